@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from gradstarve.cli import script
+
+script()

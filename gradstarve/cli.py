@@ -1,0 +1,51 @@
+"""`gradstarve` = `python -m gradstarve`: the questions that can be asked of runs, rollouts and numbers."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from gradstarve.errors import UserError
+
+# name -> (module, help). A module is imported only when its command is asked for, so that help comes at once. It has
+# `configure(parser)` and `run(arguments) -> exit code`.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "grade": ("gradstarve.analysis.grade", "grade completions against golds"),
+    "advantages": ("gradstarve.analysis.advantages", "list the advantages and what they give dead groups"),
+    "coefficients": ("gradstarve.analysis.coefficients", "expected gradient coefficients at a success probability"),
+    "diagnose": ("gradstarve.analysis.diagnose", "say how much of a rollout log is starved, and why"),
+    "plan": ("gradstarve.analysis.plan", "choose group size and advantage for a budget of completions"),
+    "simulate": ("gradstarve.analysis.simulate", "simulate an advantage on prompts of given difficulty"),
+    "compare": ("gradstarve.reporting.compare", "compare groups of numbers from a csv, with tests"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code. A `UserError` is one line on standard error and exit code 2."""
+    parser = argparse.ArgumentParser(prog="gradstarve", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    arguments_given = list(sys.argv[1:] if argv is None else argv)
+    wanted = next((word for word in arguments_given if not word.startswith("-")), None)
+    for name, (module, summary) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        if name == wanted:
+            implementation = importlib.import_module(module)
+            implementation.configure(command)
+            command.set_defaults(run=implementation.run)
+    arguments = parser.parse_args(arguments_given)
+    try:
+        return int(arguments.run(arguments))
+    except UserError as error:
+        print(f"gradstarve {arguments.command}: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); point stdout elsewhere so that the interpreter's flush is quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def script() -> None:
+    sys.exit(main())
