@@ -39,7 +39,16 @@ class Advantage:
     source: str
 
     def __call__(self, n_plus: int, group_size: int) -> tuple[float, float]:
+        if group_size < 2:
+            raise UserError(f"a group has at least 2 completions, got a group size of {group_size}")
+        if not 0 <= n_plus <= group_size:
+            raise ValueError(f"n_plus = {n_plus} is not in [0, {group_size}]")
         return self.function(n_plus, group_size, **self.parameters)
+
+    @property
+    def least_verdicts(self) -> int:
+        """How many verdicts a group needs; with fewer, all of its completions get 0."""
+        return max(2, int(self.parameters.get("k", 2)))
 
     def all_fail(self, group_size: int) -> float:
         """What every completion of an all-fail group gets."""
@@ -74,32 +83,40 @@ def advantage(*, formula: str, baseline: str, scale: str, source: str) -> Callab
 def get_advantage(name: str, parameters: Mapping[str, float] | None = None) -> Advantage:
     """The advantage called `name`, with `parameters` in place of its defaults.
 
-    Raises UserError for an unknown name or parameter, naming the nearest.
+    Raises UserError for an unknown name or parameter, naming the nearest, and for a value that no group could use. Only a
+    k that is larger than the group shows later, when the group size is known.
     """
     if name not in ADVANTAGES:
         raise UserError(f"unknown advantage {name!r}. {nearest(name, ADVANTAGES)}")
     known = ADVANTAGES[name]
-    for key in parameters or {}:
+    for key, value in (parameters or {}).items():
         if key not in known.parameters:
             raise UserError(f"advantage {name!r} has no parameter {key!r}. {nearest(key, known.parameters)}")
-    return replace(known, parameters={**known.parameters, **(parameters or {})})
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise UserError(f"advantage {name!r} needs a number for {key!r}, got {value!r}")
+    chosen = replace(known, parameters={**known.parameters, **(parameters or {})})
+    chosen(0, chosen.least_verdicts)
+    return chosen
 
 
 def group_advantages(rewards_PG: NDArray[np.floating], advantage: Advantage) -> NDArray[np.float64]:
     """The advantage of every completion.
 
     `rewards_PG` (prompts x group) holds 1 (right), 0 (wrong) or NaN (unverifiable). Unverifiable completions get 0 and
-    are left out of n_plus and of the group size; a group with fewer than two verdicts gets 0 throughout. Rewards are
-    counted as integers, so that no rounding decides which group is dead.
+    are left out of n_plus and of the group size; a group with fewer verdicts than the advantage needs (two, or its k)
+    gets 0 throughout. Rewards are counted as integers, so that no rounding decides which group is dead.
+
+    Raises UserError where the group size itself is too small, ValueError where a reward is not binary.
     """
     decided_PG = ~np.isnan(rewards_PG)
     right_PG = decided_PG & (rewards_PG == 1)
     if not np.array_equal(decided_PG & (rewards_PG != 0), right_PG):
         raise ValueError("rewards are not binary: each is 1, 0 or NaN (unverifiable)")
+    advantage(0, rewards_PG.shape[1])
     advantages_PG = np.zeros(rewards_PG.shape, dtype=np.float64)
     for p in range(rewards_PG.shape[0]):
         group_size, n_plus = int(decided_PG[p].sum()), int(right_PG[p].sum())
-        if group_size < 2:
+        if group_size < advantage.least_verdicts:
             continue
         correct, wrong = advantage(n_plus, group_size)
         advantages_PG[p, right_PG[p]] = correct
@@ -113,15 +130,19 @@ def sign(n_plus: int, group_size: int) -> tuple[float, float]:
 
 
 @advantage(
-    formula="2(1-c)/n_plus if right, -2c/(G - n_plus) if wrong",
-    baseline="constant c",
+    formula="(r-c)+ / sum (r-c)+  -  (c-r)+ / sum (c-r)+; for 0 < c < 1 that is 1/n_plus if right, -1/(G - n_plus) if wrong",
+    baseline="threshold c",
     scale="class counts",
-    source="arXiv 2605.07689, Section 3.3 (c = 1/2; other c are our reading)",
+    source="arXiv 2605.07689, Section 3.3 (c = 1/2); for other c the definition in the authors' repository (nips-grpo-dynamics)",
 )
 def tasa(n_plus: int, group_size: int, c: float = 0.5) -> tuple[float, float]:
+    """The excess over the threshold c, as a share of its side's total: under binary rewards any c in (0, 1) cancels.
+
+    At c = 1 a right completion has no excess and gets 0, at c = 0 a wrong one.
+    """
     if not 0 <= c <= 1:
         raise UserError(f"tasa needs a threshold c in [0, 1], got {c:g}")
-    return 2 * (1 - c) / max(n_plus, 1), -2 * c / max(group_size - n_plus, 1)
+    return (c < 1) / max(n_plus, 1), -(c > 0) / max(group_size - n_plus, 1)
 
 
 def _centred(n_plus: int, group_size: int) -> tuple[float, float]:
@@ -153,6 +174,8 @@ def drgrpo(n_plus: int, group_size: int) -> tuple[float, float]:
     source='arXiv 2402.03300; epsilon as in TRL, scale_rewards="group"',
 )
 def grpo(n_plus: int, group_size: int, epsilon: float = 1e-4) -> tuple[float, float]:
+    if epsilon <= 0:
+        raise UserError(f"grpo needs an epsilon above 0, got {epsilon:g}; `drgrpo` is the same without it")
     correct, wrong = _centred(n_plus, group_size)
     std = _sample_std(n_plus, group_size)
     return correct / (std + epsilon), wrong / (std + epsilon)

@@ -1,0 +1,98 @@
+"""One run, one process: a claim on a run folder.
+
+A claim is stale only where its process is provably gone: same host, and no process with that pid and start time. One
+that cannot be judged (another host) is refused, with the line that frees it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from gradstarve.errors import UserError
+from gradstarve.runs.files import read_json
+
+
+class Claimed(UserError):
+    """Somebody else runs this run, or may."""
+
+
+@contextmanager
+def claim(folder: Path) -> Iterator[None]:
+    """Hold the claim on `folder` while the block runs. Raises Claimed where it is held or cannot be judged."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "claim.json"
+    mine = {**process_identity(os.getpid()), "id": uuid.uuid4().hex, "job_id": os.environ.get("SLURM_JOB_ID")}
+    with _exclusive(folder):
+        other = read_json(file)
+        if other is not None:
+            holder = judge(other)
+            if holder == "alive":
+                raise Claimed(f"{folder.name} is being run by process {other.get('pid')} on {other.get('host')}")
+            if holder == "unknown":
+                raise Claimed(
+                    f"{folder.name} is claimed by process {other.get('pid')} on {other.get('host')}"
+                    f"{' (job ' + str(other['job_id']) + ')' if other.get('job_id') else ''}, which cannot be checked "
+                    f"from {socket.gethostname()}; if it is gone, free the run with: rm {file}"
+                )
+        temporary = folder / f".claim.{mine['id']}.tmp"
+        temporary.write_text(json.dumps(mine), encoding="utf-8")
+        temporary.replace(file)
+    try:
+        yield
+    finally:
+        with _exclusive(folder):
+            held = read_json(file)
+            if isinstance(held, dict) and held.get("id") == mine["id"]:
+                file.unlink(missing_ok=True)
+
+
+def holder_of(folder: Path) -> tuple[dict[str, Any], str] | None:
+    """The claim on a folder and how it is judged ("alive", "gone", "unknown"), or None where there is none."""
+    content = read_json(folder / "claim.json")
+    return (content, judge(content)) if isinstance(content, dict) else None
+
+
+def judge(content: Any) -> str:
+    """Whether the process of a claim is alive, gone, or cannot be known from here."""
+    if not isinstance(content, dict) or not isinstance(content.get("pid"), int):
+        return "gone"
+    if content.get("host") != socket.gethostname():
+        return "unknown"
+    if not psutil.pid_exists(content["pid"]):
+        return "gone"
+    now = process_identity(content["pid"])
+    return "alive" if all(now.get(key) == content.get(key) for key in ("boot", "start")) else "gone"
+
+
+def process_identity(pid: int) -> dict[str, Any]:
+    """Host, boot, pid and start of a process. `start` does not move when the clock is set."""
+    boot_file, stat_file = Path("/proc/sys/kernel/random/boot_id"), Path(f"/proc/{pid}/stat")
+    try:
+        boot: str | None = boot_file.read_text().strip()
+        # The command's name stands in parentheses and may hold spaces; the start time is the 20th field after it.
+        start: float = int(stat_file.read_text().rsplit(")", 1)[1].split()[19])
+    except FileNotFoundError:
+        boot = None
+        try:
+            start = psutil.Process(pid).create_time()
+        except psutil.NoSuchProcess:
+            start = -1
+    return {"host": socket.gethostname(), "boot": boot, "pid": pid, "start": start}
+
+
+@contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Only one process at a time looks at a folder's claim and changes it."""
+    with (folder / ".claim.lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

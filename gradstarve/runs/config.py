@@ -1,0 +1,454 @@
+"""What a run is asked to be: the typed config, checked once at the edge.
+
+Hydra composes plain YAML; `read_config` turns the result into these dataclasses or raises UserError with one line. Past
+it, code trusts them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+from pydantic import ConfigDict, Discriminator, Field, TypeAdapter, ValidationError, with_config
+
+from gradstarve.errors import UserError, nearest
+from gradstarve.estimators import ADVANTAGES, get_advantage
+
+strict = with_config(ConfigDict(extra="forbid", strict=True))
+
+Positive = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[int, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+@strict
+@dataclass(frozen=True)
+class LoraConfig:
+    """LoRA (arXiv 2106.09685). `targets` are module names; "all-linear" reaches every linear layer but the head."""
+
+    rank: Positive
+    alpha: Positive
+    dropout: Fraction
+    targets: str | list[str]
+
+
+@strict
+@dataclass(frozen=True)
+class WarmStartConfig:
+    """Supervised training that gives the tiny model its habits; cached by its own signature, shared by all seeds."""
+
+    steps: Positive
+    batch_size: Positive
+    learning_rate: Annotated[float, Field(gt=0)]
+    seed: int
+    practice_share: Fraction
+    concise_shares: list[Fraction]
+
+
+@strict
+@dataclass(frozen=True)
+class TinyModelConfig:
+    """A Llama-style decoder over characters, made here. Reads the `sums` dataset only."""
+
+    source: Literal["tiny"]
+    name: str
+    hidden_size: Positive
+    layers: Positive
+    heads: Positive
+    intermediate_size: Positive
+    warm_start: WarmStartConfig
+    dtype: Literal["float32"] = "float32"
+    lora: LoraConfig | None = None
+    gradient_checkpointing: bool = False
+
+
+@strict
+@dataclass(frozen=True)
+class HubModelConfig:
+    """A causal language model from the Hugging Face hub, or from a local folder named by `id`."""
+
+    source: Literal["hub"]
+    name: str
+    id: str
+    revision: str | None
+    dtype: Literal["float32", "bfloat16"]
+    lora: LoraConfig | None
+    gradient_checkpointing: bool
+    attention: str | None = None
+
+
+@strict
+@dataclass(frozen=True)
+class GgufModelConfig:
+    """A causal language model inside a GGUF file that an installed Python package carries.
+
+    `package` names the distribution that holds `file`; with `package: null`, `file` is a path. `chat_template` is taken
+    from the file.
+    """
+
+    source: Literal["gguf"]
+    name: str
+    package: str | None
+    file: str
+    dtype: Literal["float32", "bfloat16"]
+    lora: LoraConfig | None
+    gradient_checkpointing: bool
+
+
+ModelConfig = Annotated[TinyModelConfig | HubModelConfig | GgufModelConfig, Discriminator("source")]
+
+
+@strict
+@dataclass(frozen=True)
+class ReplayConfig:
+    """What is replayed beside the on-policy loss, and how (arXiv 2605.07689, Appendix B; details are our reading)."""
+
+    loss: Literal["cross_entropy", "contrastive_pair"]
+    weight: Annotated[float, Field(ge=0)]
+    warm_up_steps: NonNegative
+    completions_per_prompt: Positive
+    rows_per_step: Positive
+
+
+@dataclass(frozen=True)
+class AdvantageConfig:
+    """`name` is the arm as tables show it; `formula` the function in `estimators`; `parameters` its options.
+
+    The arm `base` trains nothing.
+    """
+
+    name: str
+    formula: str
+    parameters: Mapping[str, float]
+    replay: ReplayConfig | None = None
+
+    @property
+    def trains(self) -> bool:
+        return self.formula != "base"
+
+
+@strict
+@dataclass(frozen=True)
+class SumsConfig:
+    """Generated sums such as `12+7+5=`, with a held-out set that shares no question with training."""
+
+    source: Literal["sums"]
+    name: str
+    operand_shares: dict[int, Fraction]
+    largest_operand: Positive
+    train_size: Positive
+    eval_size: Positive
+    seed: int
+
+
+@strict
+@dataclass(frozen=True)
+class PromptConfig:
+    """How a question becomes a prompt. `version` names the wording; change one, change the other.
+
+    `user` must contain `{question}`. With `chat: false` the prompt is system + few-shot + user text, joined by blank
+    lines and ending in `answer_prefix`.
+    """
+
+    version: str
+    system: str | None
+    user: str
+    chat: bool
+    thinking: bool = False
+    answer_prefix: str = ""
+    examples: list[dict[str, str]] = field(default_factory=list)
+
+
+@strict
+@dataclass(frozen=True)
+class QuestionsConfig:
+    """Questions with answers: from the hub (`hub_id`, pinned by `revision`) or from local files.
+
+    A local file is .jsonl, .jsonl.gz, .json or .parquet; `question` and `answer` name its columns.
+    """
+
+    source: Literal["questions"]
+    name: str
+    grader: Literal["gsm8k", "math", "integer"]
+    rule: Literal["strict", "flexible"]
+    train_path: str | None
+    eval_path: str | None
+    hub_id: str | None
+    hub_config: str | None
+    revision: str | None
+    train_split: str | None
+    eval_split: str | None
+    question: str
+    answer: str
+    prompt: PromptConfig
+    train_limit: Positive | None = None
+
+
+DatasetConfig = Annotated[SumsConfig | QuestionsConfig, Discriminator("source")]
+
+
+@strict
+@dataclass(frozen=True)
+class RolloutConfig:
+    """How completions are sampled for training."""
+
+    engine: Literal["hf", "vllm_colocate", "vllm_server"]
+    temperature: Annotated[float, Field(gt=0)]
+    top_p: Annotated[float, Field(gt=0, le=1)]
+    vllm: dict[str, Any] = field(default_factory=dict)
+
+
+@strict
+@dataclass(frozen=True)
+class LossConfig:
+    """The policy loss around the advantage: equal across the arms of a table.
+
+    `aggregation` is TRL's `loss_type`: grpo (mean over each completion's tokens, then over completions), bnpo (mean over
+    the tokens of a pass), dapo (mean over the tokens of the step), dr_grpo (sum over completions x completion_limit).
+    `truncated`: grade (as it stands), mask (out of the loss) or penalise (always wrong).
+    """
+
+    aggregation: Literal["grpo", "bnpo", "dapo", "dr_grpo"]
+    clip_low: Annotated[float, Field(ge=0)]
+    clip_high: Annotated[float, Field(ge=0)]
+    kl: Annotated[float, Field(ge=0)]
+    truncated: Literal["grade", "mask", "penalise"]
+
+
+@strict
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW."""
+
+    schedule: Literal["linear", "constant", "cosine"]
+    warmup_steps: NonNegative
+    weight_decay: Annotated[float, Field(ge=0)]
+    max_grad_norm: Annotated[float, Field(gt=0)]
+    beta1: Fraction
+    beta2: Fraction
+    epsilon: Annotated[float, Field(gt=0)]
+
+
+@strict
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """How the trained policy is evaluated: greedy, or `samples` completions a question at `temperature`.
+
+    `limit` takes the first questions only; `completion_limit` null means the one used in training.
+    """
+
+    name: str
+    greedy: bool
+    samples: Positive
+    temperature: Annotated[float, Field(gt=0)]
+    seed: int
+    limit: Positive | None
+    completion_limit: Positive | None
+    batch_size: Positive
+
+
+@strict
+@dataclass(frozen=True)
+class TrackerConfig:
+    """Where a run is mirrored to. The run's own files are the truth."""
+
+    name: Literal["none", "wandb"]
+    project: str | None = None
+    entity: str | None = None
+    mode: Literal["offline", "online"] | None = None
+
+
+@strict
+@dataclass(frozen=True)
+class RunConfig:
+    """One run, resolved. The keys people change most come first."""
+
+    seed: int
+    group_size: int
+    steps: Positive
+    prompts_per_step: Positive
+    learning_rate: Annotated[float, Field(gt=0)]
+    completion_limit: Positive
+    eval_every: NonNegative
+    dry_run: bool
+    checkpoint_every: NonNegative
+    completions_per_pass: Positive | None
+    outputs: str
+    model: ModelConfig
+    advantage: AdvantageConfig
+    dataset: DatasetConfig
+    rollout: RolloutConfig
+    loss: LossConfig
+    optimizer: OptimizerConfig
+    evaluation: EvaluationConfig
+    tracker: TrackerConfig
+
+    @property
+    def completions_per_step(self) -> int:
+        return self.prompts_per_step * self.group_size
+
+
+_ADAPTER: TypeAdapter[RunConfig] = TypeAdapter(RunConfig)
+
+
+def read_config(plain: Mapping[str, Any]) -> RunConfig:
+    """The typed config of a composed, resolved, plain one. Raises UserError: one line that names the key."""
+    plain = dict(plain)
+    for group in ("model", "advantage", "dataset", "rollout", "tracker"):
+        if not isinstance(plain.get(group), Mapping):
+            raise UserError(f"{group}: choose an option of conf/{group}/, for example {group}=NAME")
+    plain["advantage"] = _read_advantage(dict(plain["advantage"]))
+    try:
+        config = _ADAPTER.validate_python(plain)
+    except ValidationError as error:
+        raise UserError(_one_line(error)) from None
+    _check(config)
+    return config
+
+
+def plain_config(config: RunConfig) -> dict[str, Any]:
+    """Plain containers, as `read_config` takes them (round trip)."""
+    plain = dataclasses.asdict(config)
+    advantage = plain["advantage"]
+    plain["advantage"] = {
+        "name": advantage["name"],
+        **({"formula": advantage["formula"]} if advantage["formula"] != advantage["name"] else {}),
+        **advantage["parameters"],
+        **({"replay": advantage["replay"]} if advantage["replay"] is not None else {}),
+    }
+    return plain
+
+
+def _read_advantage(plain: dict[str, Any]) -> AdvantageConfig:
+    name = plain.pop("name", None)
+    if not isinstance(name, str):
+        raise UserError("advantage.name: a name is needed, for example advantage=sign")
+    formula = plain.pop("formula", name)
+    replay = plain.pop("replay", None)
+    if formula == "base":
+        if plain:
+            raise UserError(f"advantage.{next(iter(plain))}: the arm 'base' trains nothing and has no parameters")
+        return AdvantageConfig(name, formula, {})
+    for key, value in plain.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UserError(f"advantage.{key}: should be a number, got {value!r}")
+    try:
+        # 1 and 1.0 are one value, so they must be one signature.
+        bound = get_advantage(formula, {k: int(v) if float(v).is_integer() else v for k, v in plain.items()})
+    except UserError as error:
+        raise UserError(f"advantage: {error}") from None
+    if replay is not None:
+        try:
+            replay = TypeAdapter(ReplayConfig).validate_python(replay)
+        except ValidationError as error:
+            raise UserError(_one_line(error, prefix=("advantage", "replay"))) from None
+    return AdvantageConfig(name, formula, dict(bound.parameters), replay)
+
+
+def _check(config: RunConfig) -> None:
+    """What no single key can be blamed for."""
+    if config.group_size < 2:
+        raise UserError(f"group_size: a group needs at least 2 completions to be compared, got {config.group_size}")
+    per_pass = config.completions_per_pass
+    if per_pass is not None and config.completions_per_step % per_pass:
+        raise UserError(
+            f"completions_per_pass: {per_pass} does not divide the {config.completions_per_step} completions of a step "
+            f"(prompts_per_step {config.prompts_per_step} x group_size {config.group_size})"
+        )
+    if config.advantage.trains:
+        bound = get_advantage(config.advantage.formula, config.advantage.parameters)
+        try:
+            for n_plus in range(config.group_size + 1):
+                bound(n_plus, config.group_size)
+        except UserError as error:
+            raise UserError(f"advantage: {error}") from None
+    if isinstance(config.model, TinyModelConfig) != isinstance(config.dataset, SumsConfig):
+        raise UserError(
+            f"model={config.model.name} and dataset={config.dataset.name} do not go together: the tiny model reads sums "
+            "only, and sums are read by it only"
+        )
+    if isinstance(config.dataset, SumsConfig):
+        total = sum(config.dataset.operand_shares.values())
+        if abs(total - 1) > 1e-9:
+            raise UserError(f"dataset.operand_shares: shares should add up to 1, got {total:g}")
+    if isinstance(config.dataset, QuestionsConfig):
+        if "{question}" not in config.dataset.prompt.user:
+            raise UserError("dataset.prompt.user: should contain {question}")
+        for split, path in (("train", config.dataset.train_path), ("eval", config.dataset.eval_path)):
+            if path is None and config.dataset.hub_id is None:
+                raise UserError(f"dataset.{split}_path: name a local file, or set dataset.hub_id")
+    if not config.evaluation.greedy and config.evaluation.completion_limit == 0:
+        raise UserError("evaluation.completion_limit: should be at least 1")
+
+
+def _one_line(error: ValidationError, prefix: tuple[str, ...] = ()) -> str:
+    """The first problem of a pydantic error: where, what, and the nearest names for an unknown key."""
+    problem = error.errors(include_url=False)[0]
+    path = [str(part) for part in (*prefix, *problem["loc"])]
+    node: Any = RunConfig
+    shown: list[str] = []
+    for part in path:
+        # Discriminated unions add their tag to the location; a user never wrote it.
+        if shown and part in {"tiny", "hub", "gguf", "sums", "questions"} and shown[-1] in {"model", "dataset"}:
+            node = next((c for c in _candidates(node) if _source(c) == part), node)
+            continue
+        shown.append(part)
+        if part != path[-1]:
+            node = _child(node, part)
+    where = ".".join(shown)
+    more = len(error.errors()) - 1
+    end = f" (and {more} more)" if more else ""
+    if problem["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
+        names = {name for c in _candidates(node) for name in _field_names(c)}
+        return f"{where}: unknown key. {nearest(path[-1], names)}{end}"
+    if problem["type"] in {"missing", "missing_argument"}:
+        return f"{where}: missing{end}"
+    message = problem["msg"][0].lower() + problem["msg"][1:]
+    given = f", got {problem['input']!r}" if not isinstance(problem["input"], Mapping) else ""
+    return f"{where}: {message.removeprefix('input ')}{given}{end}"
+
+
+def _candidates(node: Any) -> tuple[Any, ...]:
+    if node is not None and dataclasses.is_dataclass(node):
+        return (node,)
+    return tuple(c for arg in get_args(node) for c in _candidates(arg))
+
+
+def _source(dataclass_type: Any) -> str | None:
+    literal = get_type_hints(dataclass_type).get("source")
+    return get_args(literal)[0] if literal is not None else None
+
+
+def _field_names(dataclass_type: Any) -> list[str]:
+    return [f.name for f in dataclasses.fields(dataclass_type)]
+
+
+def _child(node: Any, part: str) -> Any:
+    for candidate in _candidates(node):
+        hints = get_type_hints(candidate, include_extras=True)
+        if part in hints:
+            return hints[part]
+    return None
+
+
+def known_keys(node: Any = RunConfig, prefix: str = "") -> list[str]:
+    """Every dotted key that a config can have, for naming the nearest to an unknown one."""
+    keys: list[str] = []
+    for candidate in _candidates(node):
+        for name, hint in get_type_hints(candidate, include_extras=True).items():
+            keys.append(prefix + name)
+            keys.extend(known_keys(hint, f"{prefix}{name}."))
+    return sorted(set(keys))
+
+
+def nearest_key(key: str) -> str:
+    """The nearest dotted keys to an unknown one."""
+    close = difflib.get_close_matches(key, known_keys(), n=3, cutoff=0.6)
+    return f"Did you mean {' or '.join(repr(c) for c in close)}?" if close else "See `python run.py --cfg job`."
+
+
+def advantage_names() -> list[str]:
+    return ["base", *ADVANTAGES]

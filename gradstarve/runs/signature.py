@@ -1,0 +1,204 @@
+"""Which run a config asks for: its signature, name, cell and setting.
+
+The signature hashes what changes the training result: the resolved config less where and how it is run, less what
+cannot matter. Asking twice for the same thing gives the same name, whoever asks; a changed default gives another.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gradstarve.errors import UserError
+from gradstarve.grading import EXTRACTOR_VERSION
+from gradstarve.runs.config import QuestionsConfig, RunConfig, SumsConfig, TinyModelConfig, plain_config
+
+# Where and how a run is run, what it is called, and how it is evaluated: none changes the trained weights.
+LEFT_OUT = (
+    "dry_run",
+    "outputs",
+    "eval_every",
+    "checkpoint_every",
+    "completions_per_pass",
+    "evaluation",
+    "tracker",
+    "rollout.vllm",
+    "model.name",
+    "model.gradient_checkpointing",
+    "model.attention",
+    "dataset.name",
+    "dataset.eval_size",
+    "dataset.eval_path",
+    "dataset.eval_split",
+)
+
+# A key that is added after runs were named: its value that means "as before", at which it is left out.
+AS_BEFORE: dict[str, Any] = {}
+
+
+def signature(config: RunConfig) -> str:
+    """Eight hex digits that name what the run trains."""
+    return _digest(training_identity(config))
+
+
+def run_name(config: RunConfig) -> str:
+    """The run folder's name. `base` has no seed and no group."""
+    if not config.advantage.trains:
+        return f"{config.advantage.name}-{signature(config)}"
+    return f"{config.advantage.name}-g{config.group_size}-s{config.seed}-{signature(config)}"
+
+
+def cell_key(config: RunConfig) -> str:
+    """A signature without its seed: all seeds of one arm in one setting."""
+    return _digest({key: value for key, value in training_identity(config).items() if key != "seed"})
+
+
+def setting_key(config: RunConfig) -> str:
+    """What the arms of one table share: a signature without seed, advantage and group size."""
+    identity = training_identity(config)
+    return _digest({key: value for key, value in identity.items() if key not in {"seed", "advantage", "group_size"}})
+
+
+def model_key(config: RunConfig) -> str:
+    """The untrained model; joins `base` to the settings that start from it."""
+    return _digest(_model_identity(config))
+
+
+def evaluation_key(config: RunConfig) -> str:
+    """Which questions are asked, how they are put, decoded and graded. Cells of different keys never mix."""
+    return _digest(evaluation_identity(config))
+
+
+def evaluation_name(config: RunConfig) -> str:
+    """The name of the folder under `evaluations/`."""
+    return f"{config.evaluation.name}-{evaluation_key(config)}"
+
+
+def training_identity(config: RunConfig) -> dict[str, Any]:
+    """What `signature` hashes, readable."""
+    if not config.advantage.trains:
+        return {"advantage": {"name": config.advantage.name, "formula": "base"}, "model": _model_identity(config)}
+    plain = plain_config(config)
+    plain["dataset"] = _training_data(config, plain["dataset"])
+    plain["advantage"] = {"formula": config.advantage.formula, **plain["advantage"]}
+    for key in LEFT_OUT:
+        _drop(plain, key)
+    for key, value in AS_BEFORE.items():
+        if _get(plain, key) == value:
+            _drop(plain, key)
+    return plain
+
+
+def evaluation_identity(config: RunConfig) -> dict[str, Any]:
+    """What `evaluation_key` hashes, readable."""
+    evaluation = plain_config(config)["evaluation"]
+    for key in ("name", "batch_size"):
+        evaluation.pop(key)
+    if config.evaluation.greedy:
+        for key in ("samples", "temperature", "seed"):
+            evaluation.pop(key)
+    evaluation["completion_limit"] = config.evaluation.completion_limit or config.completion_limit
+    dataset = config.dataset
+    if isinstance(dataset, SumsConfig):
+        data = {
+            "operand_shares": dataset.operand_shares,
+            "largest_operand": dataset.largest_operand,
+            "seed": dataset.seed,
+            "eval_size": dataset.eval_size,
+            "extractor": EXTRACTOR_VERSION["integer"],
+        }
+    else:
+        data = {
+            **_questions_identity(dataset),
+            "data": _source_identity(dataset, dataset.eval_path, dataset.eval_split, "dataset.eval_path"),
+        }
+    return {"evaluation": evaluation, "dataset": data}
+
+
+def _training_data(config: RunConfig, plain: dict[str, Any]) -> dict[str, Any]:
+    dataset = config.dataset
+    if isinstance(dataset, SumsConfig):
+        return {**plain, "extractor": EXTRACTOR_VERSION["integer"]}
+    return {
+        **_questions_identity(dataset),
+        "data": _source_identity(dataset, dataset.train_path, dataset.train_split, "dataset.train_path"),
+        "train_limit": dataset.train_limit,
+    }
+
+
+def _questions_identity(dataset: QuestionsConfig) -> dict[str, Any]:
+    return {
+        "source": "questions",
+        "grader": dataset.grader,
+        "rule": dataset.rule,
+        "question": dataset.question,
+        "answer": dataset.answer,
+        "prompt": {key: getattr(dataset.prompt, key) for key in dataset.prompt.__dataclass_fields__},
+        "extractor": EXTRACTOR_VERSION[dataset.grader],
+    }
+
+
+def _source_identity(dataset: QuestionsConfig, path: str | None, split: str | None, key: str) -> dict[str, Any]:
+    """A local file is what it contains, wherever it lies; a hub data set is its id and revision."""
+    if path is not None:
+        return {"sha256": file_digest(path, key)}
+    return {"hub_id": dataset.hub_id, "hub_config": dataset.hub_config, "revision": dataset.revision, "split": split}
+
+
+def _model_identity(config: RunConfig) -> dict[str, Any]:
+    model = plain_config(config)["model"]
+    for key in ("name", "gradient_checkpointing", "attention", "lora"):
+        model.pop(key, None)
+    if isinstance(config.model, TinyModelConfig) and isinstance(config.dataset, SumsConfig):
+        # The warm start is trained on the sums' training questions.
+        dataset = config.dataset
+        model["sums"] = {
+            "operand_shares": dataset.operand_shares,
+            "largest_operand": dataset.largest_operand,
+            "train_size": dataset.train_size,
+            "seed": dataset.seed,
+        }
+    return model
+
+
+def file_digest(path: str, key: str) -> str:
+    """sha256 of a local file's bytes. Raises UserError, naming the config key, where there is no such file."""
+    file = Path(path)
+    if not file.is_file():
+        raise UserError(f"{key}: no such file: {path}")
+    stat = file.stat()
+    return _file_digest(str(file.resolve()), stat.st_mtime_ns, stat.st_size)
+
+
+@functools.lru_cache(maxsize=64)
+def _file_digest(path: str, mtime_ns: int, size: int) -> str:
+    with Path(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _digest(identity: Mapping[str, Any]) -> str:
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _get(plain: Mapping[str, Any], dotted: str) -> Any:
+    node: Any = plain
+    for part in dotted.split("."):
+        if not isinstance(node, Mapping) or part not in node:
+            return None
+        node = node[part]
+    return node
+
+
+def _drop(plain: dict[str, Any], dotted: str) -> None:
+    *parents, last = dotted.split(".")
+    node: Any = plain
+    for part in parents:
+        node = node.get(part)
+        if not isinstance(node, dict):
+            return
+    node.pop(last, None)
