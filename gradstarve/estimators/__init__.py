@@ -1,5 +1,8 @@
-"""Pure functions of rewards. Importing the room registers every advantage."""
+"""Pure functions of rewards: advantages, degeneracy, coefficients, pass@k. Importing it registers every advantage."""
 
 from __future__ import annotations
 
 from gradstarve.estimators import presets as presets
+from gradstarve.estimators.advantages import ADVANTAGES, Advantage, get_advantage, group_advantages
+
+__all__ = ["ADVANTAGES", "Advantage", "get_advantage", "group_advantages"]

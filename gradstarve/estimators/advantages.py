@@ -83,8 +83,8 @@ def advantage(*, formula: str, baseline: str, scale: str, source: str) -> Callab
 def get_advantage(name: str, parameters: Mapping[str, float] | None = None) -> Advantage:
     """The advantage called `name`, with `parameters` in place of its defaults.
 
-    Raises UserError for an unknown name or parameter, naming the nearest, and for a value that no group could use. Only a
-    k that is larger than the group shows later, when the group size is known.
+    Raises UserError for an unknown name or parameter, naming the nearest, and for a value that no group could use.
+    Only a k that is larger than the group shows later, when the group size is known.
     """
     if name not in ADVANTAGES:
         raise UserError(f"unknown advantage {name!r}. {nearest(name, ADVANTAGES)}")
@@ -130,13 +130,13 @@ def sign(n_plus: int, group_size: int) -> tuple[float, float]:
 
 
 @advantage(
-    formula="(r-c)+ / sum (r-c)+  -  (c-r)+ / sum (c-r)+; for 0 < c < 1 that is 1/n_plus if right, -1/(G - n_plus) if wrong",
+    formula="1/n_plus if right, -1/(G - n_plus) if wrong: excess over c, as a share of its side; 0 < c < 1 cancels",
     baseline="threshold c",
     scale="class counts",
-    source="arXiv 2605.07689, Section 3.3 (c = 1/2); for other c the definition in the authors' repository (nips-grpo-dynamics)",
+    source="arXiv 2605.07689, Section 3.3 (c = 1/2); other c as in the authors' repository nips-grpo-dynamics",
 )
 def tasa(n_plus: int, group_size: int, c: float = 0.5) -> tuple[float, float]:
-    """The excess over the threshold c, as a share of its side's total: under binary rewards any c in (0, 1) cancels.
+    """(r-c)+ / sum (r-c)+  -  (c-r)+ / sum (c-r)+: under binary rewards every c in (0, 1) gives the same.
 
     At c = 1 a right completion has no excess and gets 0, at c = 0 a wrong one.
     """

@@ -28,9 +28,9 @@ LARGEST_GROUP = 1000  # C(1000, 500) is still a float
 class Coefficients:
     """What one group gives in expectation, per unit of grad p, in the mean convention.
 
-    `kappa` is the sum of what all-fail, mixed and all-pass groups contribute. `snr` is kappa |grad p| over the standard
-    deviation of one group's estimate for the one-parameter policy (scores grad p / p and -grad p / q); None where p is 0
-    or 1, which leaves that policy without a score, and where the estimate never varies.
+    `kappa` is the sum of what all-fail, mixed and all-pass groups contribute. `snr` is kappa |grad p| over the
+    standard deviation of one group's estimate for the one-parameter policy (scores grad p / p and -grad p / q); None
+    where p is 0 or 1, which leaves that policy without a score, and where the estimate never varies.
     """
 
     kappa: float
@@ -74,7 +74,9 @@ def coefficients(advantage: Advantage, p: float, group_size: int) -> Coefficient
         parts["all_pass" if m == group_size - 1 else "mixed"] += probability * advantage(m + 1, group_size)[0]
         parts["all_fail" if m == 0 else "mixed"] -= probability * advantage(m, group_size)[1]
     kappa = sum(parts.values())
-    return Coefficients(kappa, parts["all_fail"], parts["mixed"], parts["all_pass"], _snr(advantage, p, group_size, kappa))
+    return Coefficients(
+        kappa, parts["all_fail"], parts["mixed"], parts["all_pass"], _snr(advantage, p, group_size, kappa)
+    )
 
 
 def _snr(advantage: Advantage, p: float, group_size: int, kappa: float) -> float | None:
@@ -108,7 +110,9 @@ def second_moment(advantage: Advantage, p: float, group_size: int) -> SecondMome
         both_right, both_wrong = advantage(m + 2, group_size)[0], advantage(m, group_size)[1]
         correct, wrong = advantage(m + 1, group_size)
         pairs += weight * (both_right**2 - 2 * correct * wrong + both_wrong**2)
-    return SecondMoment(p * own_right / group_size, (1 - p) * own_wrong / group_size, (group_size - 1) / group_size * pairs)
+    return SecondMoment(
+        p * own_right / group_size, (1 - p) * own_wrong / group_size, (group_size - 1) / group_size * pairs
+    )
 
 
 def advantage_table(advantage: Advantage, group_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -33,11 +33,11 @@ def degeneracy(p_P: NDArray[np.float64] | float, group_size: int) -> NDArray[np.
 
 def jensen_gap(p_P: NDArray[np.float64], group_size: int) -> float:
     """Mean of D(p, G) less D(mean p, G), for known success probabilities."""
-    return float(degeneracy(p_P, group_size).mean() - degeneracy(np.mean(p_P), group_size))
+    return float(degeneracy(p_P, group_size).mean() - degeneracy(float(np.mean(p_P)), group_size))
 
 
 def dead_shares(samples: int, successes: int, group_size: int) -> tuple[float, float]:
-    """Unbiased (all-fail, all-pass) probabilities of a group of G, from one prompt's counts. Refused where samples < G."""
+    """Unbiased (all-fail, all-pass) probabilities of a group of G, from one prompt's counts; UserError where n < G."""
     if group_size < 2:
         raise UserError(f"a group has at least 2 completions, got a group size of {group_size}")
     if samples < group_size:
@@ -101,7 +101,7 @@ def estimate_degeneracy(samples_P: Sequence[int], successes_P: Sequence[int], gr
         d_real=d_real,
         d_real_ci95=d_real_ci95,
         plug_in=float(np.average(degeneracy(rates_K, group_size), weights=prompts_K)),
-        d_iid=float(degeneracy(np.average(rates_K, weights=prompts_K), group_size)),
+        d_iid=float(degeneracy(float(np.average(rates_K, weights=prompts_K)), group_size)),
         all_fail=all_fail,
         all_fail_ci95=all_fail_ci95,
         mixed=mixed,
@@ -122,8 +122,8 @@ def binomial_interval(successes: float, n: float, level: float = 0.95) -> Interv
 def mean_interval(values_K: NDArray[np.float64], counts_K: NDArray[np.int64], most: int) -> Interval:
     """95 % interval of the mean of values in [0, 1], value k seen counts_K[k] times.
 
-    Clopper-Pearson at the effective sample size mean(1-mean)/(standard error)^2, at most `most` (Korn and Graubard 1998).
-    For values that are 0 or 1 it is Clopper-Pearson itself, and it keeps a width where all values agree.
+    Clopper-Pearson at the effective sample size mean(1-mean)/(standard error)^2, at most `most` (Korn and Graubard
+    1998). For values that are 0 or 1 it is Clopper-Pearson itself, and it keeps a width where all values agree.
     """
     n = int(counts_K.sum())
     mean = float(np.average(values_K, weights=counts_K))

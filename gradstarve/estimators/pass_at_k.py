@@ -10,10 +10,10 @@ from gradstarve.errors import UserError
 
 
 def pass_at_k(samples: int, successes: int, k: int) -> float:
-    """Probability that at least one of k completions is right, from `successes` right of `samples`: 1 - C(n-c,k)/C(n,k).
+    """Probability that at least one of k completions is right, from c right of n: 1 - C(n-c,k)/C(n,k).
 
-    Unbiased for independent samples (arXiv 2107.03374, equation 1). Raises UserError for k < 1 and for samples < k, which
-    can't say anything about k draws without bias.
+    Unbiased for independent samples (arXiv 2107.03374, equation 1). Raises UserError for k < 1 and for n < k, which
+    allows no unbiased estimate.
     """
     if k < 1:
         raise UserError(f"pass@k needs k of at least 1, got {k}")

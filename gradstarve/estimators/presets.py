@@ -32,7 +32,9 @@ def rloo(n_plus: int, group_size: int) -> tuple[float, float]:
     return (group_size - n_plus) / (group_size - 1), -n_plus / (group_size - 1)
 
 
-@advantage(formula="r - b", baseline="constant b", scale="none", source="REINFORCE with a constant baseline (Williams 1992)")
+@advantage(
+    formula="r - b", baseline="constant b", scale="none", source="REINFORCE with a constant baseline (Williams 1992)"
+)
 def constant(n_plus: int, group_size: int, b: float = 0.5) -> tuple[float, float]:
     if not 0 <= b <= 1:
         raise UserError(f"constant needs a baseline b in [0, 1], got {b:g}")
@@ -53,12 +55,16 @@ def ngrpo(n_plus: int, group_size: int) -> tuple[float, float]:
     return (size - successes) / size / std, -successes / size / std
 
 
-@advantage(formula="1 if right, 0 if wrong", baseline="none", scale="none", source="arXiv 2506.01347, positive samples only")
+@advantage(
+    formula="1 if right, 0 if wrong", baseline="none", scale="none", source="arXiv 2506.01347, positive samples only"
+)
 def psr(n_plus: int, group_size: int) -> tuple[float, float]:
     return 1.0, 0.0
 
 
-@advantage(formula="0 if right, -1 if wrong", baseline="none", scale="none", source="arXiv 2506.01347, negative samples only")
+@advantage(
+    formula="0 if right, -1 if wrong", baseline="none", scale="none", source="arXiv 2506.01347, negative samples only"
+)
 def nsr(n_plus: int, group_size: int) -> tuple[float, float]:
     return 0.0, -1.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import chain
 
 # A chat model's own end marks. What follows the first of them is another turn, not this answer.
 END_OF_TURN = re.compile(
@@ -73,32 +74,40 @@ _BRACES = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\s*(-?\d[\d.,/]*)")
 
 
-def boxes(text: str) -> list[tuple[int, int, str]]:
-    """The closed boxes of `text`, outermost only, in order: (start, end, content). A box left open is no box."""
+def boxes(text: str) -> list[tuple[int, int, int]]:
+    """The closed boxes of `text` in order, the outermost only: (start of the box, start and end of its content).
+
+    A box left open is no box. A box that holds nothing but a box is that box; `\\boxed 18` without braces is one.
+    """
     first = min((at for at in (text.find("\\boxed"), text.find("\\fbox")) if at >= 0), default=-1)
     if first < 0:
         return []
-    found: list[tuple[int, int, str]] = []
-    # One entry for each open brace: where a box began, or -1 for a plain brace.
-    open_at: list[tuple[int, int]] = []
-    box_at = -1
-    for token in _BRACES.finditer(text, first):
-        mark = token.group()
-        if box_at >= 0 and not (mark == "{" and not text[box_end : token.start()].strip()):
+    found: list[tuple[int, int, int]] = []
+    # For each open brace: where its box began, or -1 for a plain brace; and where its content begins.
+    open_braces: list[tuple[int, int]] = []
+    box_at = box_end = -1
+    for token in chain(_BRACES.finditer(text, first), [None]):
+        mark = token.group() if token else ""
+        if box_at >= 0 and not (token and mark == "{" and not text[box_end : token.start()].strip()):
             if bare := _BARE_BOX.match(text, box_end):
-                found.append((box_at, bare.end(), bare.group(1)))
+                found.append((box_at, bare.start(1), bare.end(1)))
             box_at = -1
-        if len(mark) > 2 and mark[1] in "bf":
+        if token is None:
+            break
+        if len(mark) > 2:
             box_at, box_end = token.start(), token.end()
         elif mark == "{":
-            open_at.append((box_at, token.end()))
+            open_braces.append((box_at, token.end()))
             box_at = -1
-        elif mark == "}" and open_at:
-            start, inside = open_at.pop()
-            if start >= 0:
-                while found and found[-1][0] > start:
-                    found.pop()
-                found.append((start, token.end(), text[inside : token.start()]))
-    if box_at >= 0 and (bare := _BARE_BOX.match(text, box_end)):
-        found.append((box_at, bare.end(), bare.group(1)))
+        elif mark == "}" and open_braces:
+            start, inside = open_braces.pop()
+            if start < 0:
+                continue
+            inner = None
+            while found and found[-1][0] > start:
+                inner = found.pop()
+            if inner and not text[inside : inner[0]].strip() and not text[inner[2] : token.start()].strip("} \n\t"):
+                found.append((start, inner[1], inner[2]))
+            else:
+                found.append((start, inside, token.start()))
     return found

@@ -22,7 +22,7 @@ from gradstarve.errors import UserError
 from gradstarve.runs.files import read_json
 
 
-class Claimed(UserError):
+class Claimed(UserError):  # noqa: N818 - a state of the run, and no error of the one who meets it
     """Somebody else runs this run, or may."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args, get_type_hints
@@ -41,6 +42,7 @@ class WarmStartConfig:
     """Supervised training that gives the tiny model its habits; cached by its own signature, shared by all seeds."""
 
     steps: Positive
+    practice_steps: NonNegative
     batch_size: Positive
     learning_rate: Annotated[float, Field(gt=0)]
     seed: int
@@ -172,7 +174,7 @@ class QuestionsConfig:
 
     source: Literal["questions"]
     name: str
-    grader: Literal["gsm8k", "math", "integer"]
+    grader: Literal["gsm8k", "math500", "integer"]
     rule: Literal["strict", "flexible"]
     train_path: str | None
     eval_path: str | None
@@ -206,8 +208,9 @@ class RolloutConfig:
 class LossConfig:
     """The policy loss around the advantage: equal across the arms of a table.
 
-    `aggregation` is TRL's `loss_type`: grpo (mean over each completion's tokens, then over completions), bnpo (mean over
-    the tokens of a pass), dapo (mean over the tokens of the step), dr_grpo (sum over completions x completion_limit).
+    `aggregation` is TRL's `loss_type`: grpo (mean over each completion's tokens, then over completions), bnpo (mean
+    over the tokens of a pass), dapo (mean over the tokens of the step), dr_grpo (sum over completions x
+    completion_limit).
     `truncated`: grade (as it stands), mask (out of the loss) or penalise (always wrong).
     """
 
@@ -300,9 +303,11 @@ def read_config(plain: Mapping[str, Any]) -> RunConfig:
     for group in ("model", "advantage", "dataset", "rollout", "tracker"):
         if not isinstance(plain.get(group), Mapping):
             raise UserError(f"{group}: choose an option of conf/{group}/, for example {group}=NAME")
-    plain["advantage"] = _read_advantage(dict(plain["advantage"]))
+    advantage = _read_advantage(dict(plain["advantage"]))
+    plain["advantage"] = dataclasses.asdict(advantage)
     try:
-        config = _ADAPTER.validate_python(plain)
+        # As JSON: strict about every value's type, and dataclasses are built from mappings.
+        config = _ADAPTER.validate_json(json.dumps(plain))
     except ValidationError as error:
         raise UserError(_one_line(error)) from None
     _check(config)
@@ -342,7 +347,7 @@ def _read_advantage(plain: dict[str, Any]) -> AdvantageConfig:
         raise UserError(f"advantage: {error}") from None
     if replay is not None:
         try:
-            replay = TypeAdapter(ReplayConfig).validate_python(replay)
+            replay = TypeAdapter(ReplayConfig).validate_json(json.dumps(replay))
         except ValidationError as error:
             raise UserError(_one_line(error, prefix=("advantage", "replay"))) from None
     return AdvantageConfig(name, formula, dict(bound.parameters), replay)
@@ -367,8 +372,8 @@ def _check(config: RunConfig) -> None:
             raise UserError(f"advantage: {error}") from None
     if isinstance(config.model, TinyModelConfig) != isinstance(config.dataset, SumsConfig):
         raise UserError(
-            f"model={config.model.name} and dataset={config.dataset.name} do not go together: the tiny model reads sums "
-            "only, and sums are read by it only"
+            f"model={config.model.name} and dataset={config.dataset.name} do not go together: the tiny model reads "
+            "sums only, and sums are read by it only"
         )
     if isinstance(config.dataset, SumsConfig):
         total = sum(config.dataset.operand_shares.values())

@@ -1,13 +1,13 @@
 """A run folder: what a run leaves behind, read and written here only.
 
-    outputs/runs/<advantage>-g<G>-s<seed>-<8 hex>/
-        config.yaml, provenance.json, submission.json, status.json, claim.json
-        steps.jsonl, groups.jsonl, completions.jsonl     while it runs; one parquet each when training has ended
-        checkpoints/step-000050/                         while it runs
-        weights/                                         the final weights, or the adapter
-        evaluations/<name>-<8 hex>/                      summary.json and one parquet a checkpointed step
-        result.json                                      last and whole: only it makes a run done
-        log.txt                                          what the run's process printed
+outputs/runs/<advantage>-g<G>-s<seed>-<8 hex>/
+    config.yaml, provenance.json, submission.json, status.json, claim.json
+    steps.jsonl, groups.jsonl, completions.jsonl     while it runs; one parquet each when training has ended
+    checkpoints/step-000050/                         while it runs
+    weights/                                         the final weights, or the adapter
+    evaluations/<name>-<8 hex>/                      summary.json and one parquet a checkpointed step
+    result.json                                      last and whole: only it makes a run done
+    log.txt                                          what the run's process printed
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class RunFolder:
         return read_json(self.path / "provenance.json") or {}
 
     def append(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows to a table of a running run, flushed, so that a watcher sees them and a kill loses none before it."""
+        """Add rows to a table of a running run, flushed: a watcher sees them, and a kill loses none before it."""
         lines = "".join(json.dumps(finite(dict(row)), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
         self.path.mkdir(parents=True, exist_ok=True)
         with self._jsonl(table).open("ab") as stream:
@@ -115,7 +115,7 @@ class RunFolder:
         parquet = self.path / "steps.parquet"
         if parquet.exists():
             frame = pd.read_parquet(parquet)
-            return frame.iloc[-1].to_dict() if len(frame) else None
+            return {str(k): v for k, v in frame.iloc[-1].items()} if len(frame) else None
         return None
 
     def close_tables(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from gradstarve.errors import UserError
 from gradstarve.grading import EXTRACTOR_VERSION
+from gradstarve.grading.integers import INTEGER_VERSION
 from gradstarve.runs.config import QuestionsConfig, RunConfig, SumsConfig, TinyModelConfig, plain_config
 
 # Where and how a run is run, what it is called, and how it is evaluated: none changes the trained weights.
@@ -109,7 +110,7 @@ def evaluation_identity(config: RunConfig) -> dict[str, Any]:
             "largest_operand": dataset.largest_operand,
             "seed": dataset.seed,
             "eval_size": dataset.eval_size,
-            "extractor": EXTRACTOR_VERSION["integer"],
+            "extractor": INTEGER_VERSION,
         }
     else:
         data = {
@@ -122,7 +123,7 @@ def evaluation_identity(config: RunConfig) -> dict[str, Any]:
 def _training_data(config: RunConfig, plain: dict[str, Any]) -> dict[str, Any]:
     dataset = config.dataset
     if isinstance(dataset, SumsConfig):
-        return {**plain, "extractor": EXTRACTOR_VERSION["integer"]}
+        return {**plain, "extractor": INTEGER_VERSION}
     return {
         **_questions_identity(dataset),
         "data": _source_identity(dataset, dataset.train_path, dataset.train_split, "dataset.train_path"),
@@ -138,7 +139,7 @@ def _questions_identity(dataset: QuestionsConfig) -> dict[str, Any]:
         "question": dataset.question,
         "answer": dataset.answer,
         "prompt": {key: getattr(dataset.prompt, key) for key in dataset.prompt.__dataclass_fields__},
-        "extractor": EXTRACTOR_VERSION[dataset.grader],
+        "extractor": INTEGER_VERSION if dataset.grader == "integer" else EXTRACTOR_VERSION[dataset.grader],
     }
 
 
@@ -159,7 +160,6 @@ def _model_identity(config: RunConfig) -> dict[str, Any]:
         model["sums"] = {
             "operand_shares": dataset.operand_shares,
             "largest_operand": dataset.largest_operand,
-            "train_size": dataset.train_size,
             "seed": dataset.seed,
         }
     return model

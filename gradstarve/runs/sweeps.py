@@ -16,7 +16,9 @@ from gradstarve.runs.files import read_json, write_json
 from gradstarve.runs.signature import cell_key, evaluation_name, model_key, run_name, setting_key
 
 
-def declare(outputs: Path, name: str | None, title: str | None, command: Sequence[str], runs: Sequence[RunConfig]) -> Path:
+def declare(
+    outputs: Path, name: str | None, title: str | None, command: Sequence[str], runs: Sequence[RunConfig]
+) -> Path:
     """Write down which runs a multirun asked for. A command typed by hand gets a name from what it asks for."""
     wanted = [
         {
@@ -39,9 +41,7 @@ def declare(outputs: Path, name: str | None, title: str | None, command: Sequenc
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise UserError(f"sweep name {name!r}: letters, digits, '.', '_' and '-' only")
     file = outputs / "sweeps" / f"{name}.json"
-    write_json(
-        file, {"name": name, "title": title, "command": list(command), "declared": time.time(), "runs": wanted}
-    )
+    write_json(file, {"name": name, "title": title, "command": list(command), "declared": time.time(), "runs": wanted})
     return file
 
 

@@ -38,7 +38,7 @@ class Permutation:
 
 
 def permutation_test(a: Sequence[Number], b: Sequence[Number], resamples: int = 99_999, seed: int = 0) -> Permutation:
-    """Exact test of the hypothesis that the labels `a` and `b` were dealt at random; the statistic is mean(a) - mean(b).
+    """Exact test of whether the labels `a` and `b` were dealt at random; the statistic is mean(a) - mean(b).
 
     Values become integer multiples of a common unit (see `exact_fractions`); differences are compared as integers, so
     ties are ties. Exact for counts of questions (50 v 50 and more) and for any values up to 44 in all. Beyond both,
@@ -55,10 +55,9 @@ def permutation_of_integers(integers: Sequence[int], n_a: int, resamples: int, s
     """`permutation_test` of integers of at least 0, of which the first `n_a` are group a."""
     total, observed, ordered = sum(integers), sum(integers[:n_a]), sorted(integers)
     n = len(integers)
-    sums = _sums_of_group(integers, n_a)
-    exact = sums is not None
-    if sums is None:
-        sums = _drawn_sums(integers, n_a, observed, resamples, seed)
+    exact_sums = _sums_of_group(integers, n_a)
+    exact = exact_sums is not None
+    sums = exact_sums or _drawn_sums(integers, n_a, observed, resamples, seed)
 
     def share_as_far(sum_a: int) -> Fraction:
         # mean(a) - mean(b) = (n * sum_a - n_a * total) / (n_a * n_b): the numerator decides.
@@ -115,7 +114,7 @@ class _DrawnSums:
         return len(self.drawn) - int(np.searchsorted(self.drawn, threshold))
 
 
-def _sums_of_group(integers: Sequence[int], n_a: int) -> SubsetSums | _Complement | None:
+def _sums_of_group(integers: Sequence[int], n_a: int) -> SubsetSums | None:
     n_b = len(integers) - n_a
     if n_a <= n_b:
         return subset_sums(integers, n_a)

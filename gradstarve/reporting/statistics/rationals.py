@@ -21,8 +21,8 @@ def exact_fractions(values: Sequence[Number]) -> list[Fraction]:
     """Each value as the fraction that it stands for.
 
     Integers and fractions are themselves. A float or decimal within 4 units in the last place (of a double) of a
-    fraction with a small denominator is that fraction: 0.6785443517816527 is 895/1319, 67.8 is 339/5. "Small" is at most
-    100,000, and so small that fewer than one in a thousand other doubles of that size lie so near to such a fraction.
+    fraction with a small denominator is that fraction: 0.6785443517816527 is 895/1319, 67.8 is 339/5. "Small" is at
+    most 100,000, and so small that fewer than one in a thousand other doubles of that size lie so near to one.
     Any other float is its shortest decimal, any other decimal itself.
 
     Raises `ValueError` for a value that is not finite, with its index.
@@ -50,7 +50,7 @@ def _exact_fraction(value: Number, index: int) -> Fraction:
         raise ValueError(f"value {index} is {value}, not a finite number")
     as_given = Fraction(value) if isinstance(value, Decimal) else Fraction(repr(nearest_double))
     ulp = math.ulp(nearest_double)
-    largest = min(_LARGEST_DENOMINATOR, math.isqrt(int(1e-3 / (2 * _SLACK_ULPS * ulp))))
+    largest = math.isqrt(int(min(_LARGEST_DENOMINATOR**2, 1e-3 / (2 * _SLACK_ULPS * ulp))))
     if largest >= 1:
         simple = Fraction(nearest_double).limit_denominator(largest)
         if abs(simple - as_given) <= _SLACK_ULPS * Fraction(ulp) and (simple or not as_given):

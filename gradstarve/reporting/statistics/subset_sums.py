@@ -1,9 +1,9 @@
 """How many subsets of some integers have a sum of at least x: exact counts far beyond what can be enumerated.
 
-Two ways, both exact. *Packed*: the dynamic programme over sums, with all counts of one subset size packed into one large
-Python integer (Kronecker substitution), so that adding a value to every subset is one shift and one addition. It suits
-counts of questions, whose range is small. *Halved*: the sums of the subsets of either half of the values, sorted, and
-for each sum of one half the matching ones of the other by bisection. It suits any integers, up to about 44 of them.
+Two ways, both exact. *Packed*: the dynamic programme over sums, with all counts of one subset size packed into one
+large Python integer (Kronecker substitution), so that adding a value to every subset is one shift and one addition. It
+suits counts of questions, whose range is small. *Halved*: the sums of the subsets of either half of the values, sorted,
+and for each sum of one half the matching ones of the other by bisection. It suits any integers, up to 44 of them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ import numpy as np
 _MOST_PACKED_BYTES = 20_000_000_000  # moved through memory in all: some seconds
 _MOST_PACKED_BYTES_HELD = 500_000_000
 _MOST_HALVED = 44  # 2**22 sums in each half
-_MOST_HALVED_WIDE = 30  # the same with integers beyond 64 bits, which numpy handles as objects
+_MOST_HALVED_WIDE = 34  # the same with integers beyond 64 bits, which numpy handles as objects
 
 
 class SubsetSums(Protocol):
     """The distribution of the sum of a subset, all subsets counted once."""
 
-    subsets: int
+    @property
+    def subsets(self) -> int:
+        """The number of all subsets."""
+        ...
 
     def at_least(self, threshold: int) -> int:
         """The number of subsets whose sum is at least `threshold`."""

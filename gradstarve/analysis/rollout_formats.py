@@ -1,0 +1,332 @@
+"""Readers of rollout logs: which one a path needs, and each format's way to `Rollouts`.
+
+Understood: JSONL with a list of rewards a line; JSONL, csv or parquet with a row for each completion (prompt_id,
+reward); TRL's completions parquet (a file or the folder); verl's rollout JSONL (a file or the folder); csv of training
+metrics; our own run folders.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gradstarve.analysis.rollouts import (
+    PROMPT_COLUMNS,
+    REWARD_COLUMNS,
+    TEXT_COLUMNS,
+    TOKEN_COLUMNS,
+    Completion,
+    Group,
+    Rollouts,
+    first_column,
+    group_completions,
+    parse_number,
+    parse_reward,
+    parse_step,
+    recode,
+    with_progress,
+)
+from gradstarve.analysis.text import printable
+from gradstarve.analysis.training_metrics import is_training_metrics, read_training_metrics
+from gradstarve.errors import UserError, nearest
+
+Rows = Iterator[tuple[str, dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read: the reward's column (None: the usual names), the threshold of right, the group size of metrics."""
+
+    reward: str | None = None
+    threshold: float | None = None
+    group_size: int | None = None
+
+
+def read_rollouts(path: Path, reading: Reading) -> Rollouts:
+    """The groups of a rollout log. Raises UserError, with the row named, for what can't be read as one."""
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder")
+    rollouts = _read_folder(path, reading) if path.is_dir() else _read_file(path, reading)
+    if not rollouts.groups:
+        raise UserError(f"{path}: no completions in it")
+    if all(group.step is not None for group in rollouts.groups):
+        rollouts.groups.sort(key=lambda group: group.step or 0)
+    return rollouts
+
+
+def _read_folder(path: Path, reading: Reading) -> Rollouts:
+    stems = {file.name.split(".")[0] for file in path.iterdir() if file.suffix in (".parquet", ".jsonl")}
+    if {"completions", "groups"} & stems:
+        return _read_run_folder(path)
+    for folder in (path, path / "completions"):
+        parquets = sorted(folder.glob("completions_*.parquet")) if folder.is_dir() else []
+        if parquets:
+            return _from_completion_rows(_chain(parquets), "TRL completions", reading)
+    lines = sorted(path.glob("*.jsonl"), key=lambda file: (len(file.stem), file.stem))
+    if lines:
+        return _from_completion_rows(_chain(lines), "rollout JSONL", reading)
+    raise UserError(f"{path}: neither a run folder nor one with completions_*.parquet (TRL) or *.jsonl (verl)")
+
+
+def _read_run_folder(path: Path) -> Rollouts:
+    # Here and nowhere else: run folders are the runs room's, and its import is not cheap.
+    from gradstarve.runs.folder import RunFolder
+
+    folder = RunFolder(path)
+    completions = folder.read("completions")
+    if len(completions):
+        rows = ((f"{path.name}, completion {i}", row) for i, row in enumerate(completions.to_dict("records"), start=1))
+        return _from_completion_rows(((where, _strings(row)) for where, row in rows), "run folder", Reading("reward"))
+    groups = []
+    for i, row in enumerate(folder.read("groups").to_dict("records"), start=1):
+        right, unverifiable, size = int(row["n_plus"]), int(row["unverifiable"]), int(row["group_size"])
+        rewards = (1,) * right + (None,) * unverifiable + (0,) * (size - right - unverifiable)
+        cut = int(row["truncated"])
+        groups.append(
+            Group(
+                where=f"{path.name}, group {i}",
+                prompt=str(row["prompt_id"]),
+                step=int(row["step"]),
+                rewards=rewards,
+                lengths=(float(row["tokens"]) / size,) * size if size else (),
+                truncated=(True,) * size if cut == size else (False,) * size if cut == 0 else None,
+            )
+        )
+    return Rollouts("run folder", groups, "tokens")
+
+
+def _strings(row: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(key): value for key, value in row.items()}
+
+
+def _chain(paths: list[Path]) -> Rows:
+    for path in paths:
+        yield from _parquet_rows(path) if path.suffix == ".parquet" else _json_lines(path, [])
+
+
+def _read_file(path: Path, reading: Reading) -> Rollouts:
+    name = path.name.removesuffix(".gz").lower()
+    if name.endswith(".parquet"):
+        return _from_completion_rows(_parquet_rows(path), "parquet", reading)
+    if name.endswith(".csv"):
+        return _read_csv(path, reading)
+    if name.endswith((".jsonl", ".json", ".ndjson")):
+        return _read_json_lines(path, reading)
+    raise UserError(f"{path}: not a .jsonl, .csv or .parquet file, nor a folder of them")
+
+
+def _open_text(path: Path) -> io.TextIOBase:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _json_lines(path: Path, notes: list[tuple[str, str]]) -> Rows:
+    with _open_text(path) as stream:
+        number = 0
+        try:
+            for number, line in enumerate(stream, start=1):
+                if not line.strip():
+                    continue
+                where = f"{path.name} line {number}"
+                try:
+                    row = json.loads(line)
+                except (json.JSONDecodeError, RecursionError) as error:
+                    if not line.endswith("\n"):
+                        notes.append(("unfinished-line", f"{where} was cut off while it was written; it is left out"))
+                        continue
+                    raise UserError(f"{where}: not JSON ({printable(str(error), 60)})") from None
+                if not isinstance(row, dict):
+                    raise UserError(f"{where}: expected one JSON object a line, got {printable(line.strip(), 40)}")
+                yield where, row
+        except UnicodeDecodeError:
+            raise UserError(f"{path.name} after line {number}: not UTF-8 text") from None
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise UserError(f"{path.name} after line {number}: {error}") from None
+
+
+def _parquet_rows(path: Path) -> Rows:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+    except pyarrow.ArrowInvalid as error:
+        raise UserError(f"{path}: not a parquet file ({printable(str(error), 60)})") from None
+    number = 0
+    for batch in file.iter_batches(batch_size=4096):
+        for row in batch.to_pylist():
+            number += 1
+            yield f"{path.name} row {number}", row
+
+
+def _read_csv(path: Path, reading: Reading) -> Rollouts:
+    csv.field_size_limit(sys.maxsize)
+    with _open_text(path) as stream:
+        try:
+            reader = csv.DictReader(stream)
+            columns = reader.fieldnames or []
+            rows = [(f"{path.name} line {reader.line_num}", row) for row in reader]
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise UserError(f"{path.name}: not a csv ({error})") from None
+    for where, row in rows:
+        if None in row or None in row.values():
+            raise UserError(f"{where}: not as many fields as the header has ({len(columns)})")
+    if is_training_metrics(columns, reading.reward):
+        return read_training_metrics(path, columns, rows, reading.reward, reading.group_size)
+    return _from_completion_rows(iter(rows), "csv", reading)
+
+
+def _read_json_lines(path: Path, reading: Reading) -> Rollouts:
+    notes: list[tuple[str, str]] = []
+    rows = _json_lines(path, notes)
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{path}: empty")
+    chosen = reading.reward or ("rewards" if "rewards" in first[1] else None)
+    if chosen is not None and isinstance(first[1].get(chosen), list):
+        rollouts = _from_reward_lists(_again(first, rows), chosen, reading)
+    else:
+        rollouts = _from_completion_rows(_again(first, rows), "rollout JSONL", reading)
+    rollouts.notes.extend(notes)
+    return rollouts
+
+
+def _again(first: tuple[str, dict[str, Any]], rest: Rows) -> Rows:
+    yield first
+    yield from rest
+
+
+def _from_reward_lists(rows: Rows, column: str, reading: Reading) -> Rollouts:
+    raw: list[Group] = []
+    units: set[str | None] = set()
+    for where, row in with_progress(rows, "groups read"):
+        values = row.get(column)
+        if not isinstance(values, list):
+            raise UserError(f"{where}: no list of rewards under {column!r}")
+        rewards = tuple(
+            parse_reward(value, f"{where}, sample {i}", reading.threshold) for i, value in enumerate(values, start=1)
+        )
+        lengths, unit = _list_lengths(row, len(values), where)
+        units.add(unit)
+        truncated = row.get("truncated")
+        if truncated is not None and (not isinstance(truncated, list) or len(truncated) != len(values)):
+            raise UserError(f"{where}: `truncated` is not a list of {len(values)}, one for each reward")
+        flags = None if truncated is None else tuple(bool(flag) for flag in truncated)
+        prompt = first_column(row, PROMPT_COLUMNS)
+        key = _prompt_key(row[prompt]) if prompt else where
+        raw.append(Group(where, key, parse_step(row, where), rewards, lengths, flags))
+    notes = []
+    if recode((reward, group.where) for group in raw for reward in group.rewards):
+        notes.append(("rewards-recoded", "rewards are 1 and -1; -1 is counted as wrong"))
+        raw = [
+            Group(g.where, g.prompt, g.step, tuple(0 if r == -1 else r for r in g.rewards), g.lengths, g.truncated)
+            for g in raw
+        ]
+    unit = next(iter(units)) if len(units) == 1 else None
+    return Rollouts("JSONL with reward lists", raw, unit, notes=notes)
+
+
+def _list_lengths(row: dict[str, Any], size: int, where: str) -> tuple[tuple[float, ...] | None, str | None]:
+    for names, unit in ((TOKEN_COLUMNS, "tokens"), (TEXT_COLUMNS, "characters")):
+        column = first_column(row, names)
+        values = row.get(column) if column else None
+        if isinstance(values, list) and len(values) == size:
+            if unit == "tokens":
+                numbers = [parse_number(value, where, column or "") for value in values]
+                known = [number for number in numbers if number is not None]
+                return (tuple(known), unit) if len(known) == size else (None, None)
+            if all(isinstance(value, str) for value in values):
+                return tuple(float(len(value)) for value in values), unit
+    return None, None
+
+
+def _prompt_key(value: Any) -> str:
+    """A prompt as text; a conversation (TRL) by its JSON."""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
+def _reward_column(row: dict[str, Any], where: str, reading: Reading) -> str:
+    if reading.reward is not None:
+        if reading.reward not in row:
+            raise UserError(f"{where}: no column {reading.reward!r}. {nearest(reading.reward, row)}")
+        return reading.reward
+    usual = first_column(row, REWARD_COLUMNS)
+    if usual is not None:
+        return usual
+    # TRL names a reward column after its reward function and puts it between `completion` and `advantage`.
+    if {"step", "prompt", "completion", "advantage"} <= row.keys():
+        numbers = [
+            name
+            for name, value in row.items()
+            if name not in ("step", "prompt", "completion", "advantage")
+            and (value is None or type(value) in (int, float))
+        ]
+        if len(numbers) == 1:
+            return numbers[0]
+        if numbers:
+            raise UserError(f"{where}: several columns could be the reward; choose with --reward: {', '.join(numbers)}")
+    raise UserError(f"{where}: no reward among the columns {printable(', '.join(row), 100)}; name it with --reward")
+
+
+def _from_completion_rows(rows: Rows, kind: str, reading: Reading) -> Rollouts:
+    completions: list[Completion] = []
+    reward = prompt = tokens = text = None
+    for where, row in with_progress(rows, "completions read"):
+        if reward is None:
+            reward = _reward_column(row, where, reading)
+            prompt = first_column(row, PROMPT_COLUMNS)
+            if prompt is None:
+                raise UserError(f"{where}: no prompt column ({', '.join(PROMPT_COLUMNS)}), so no groups can be told")
+            tokens, text = first_column(row, TOKEN_COLUMNS), first_column(row, TEXT_COLUMNS)
+        if reward not in row or prompt not in row:
+            raise UserError(f"{where}: no {reward if reward not in row else prompt!r}")
+        if row[prompt] is None or row[prompt] == "":
+            raise UserError(f"{where}: empty {prompt!r}")
+        written = row.get(text) if text else None
+        written = None if written is None else _prompt_key(written)
+        length = parse_number(row.get(tokens), where, tokens) if tokens else None if written is None else len(written)
+        truncated = row.get("truncated")
+        completions.append(
+            Completion(
+                where=where,
+                prompt=_prompt_key(row[prompt]),
+                step=parse_step(row, where),
+                reward=parse_reward(row[reward], where, reading.threshold),
+                length=length,
+                truncated=None if truncated in (None, "") else str(truncated).lower() in ("true", "1", "1.0"),
+                text=written,
+            )
+        )
+    completions, repeated = _without_repeated_steps(completions)
+    groups, notes = group_completions(completions)
+    if repeated:
+        text_note = f"{repeated} steps logged the completions of the step before again; they are counted once"
+        notes.append(("repeated-steps", text_note))
+    return Rollouts(kind, groups, "tokens" if tokens else "characters" if text else None, notes=notes)
+
+
+def _without_repeated_steps(completions: list[Completion]) -> tuple[list[Completion], int]:
+    """TRL logs the same completions once for each optimizer step that uses them; keep the first."""
+    blocks: list[list[Completion]] = []
+    for row in completions:
+        if not blocks or row.step is None or blocks[-1][0].step != row.step:
+            blocks.append([])
+        blocks[-1].append(row)
+
+    def content(block: list[Completion]) -> list[tuple[str, str | None, int | None]]:
+        return [(row.prompt, row.text, row.reward) for row in block]
+
+    kept = [
+        block
+        for before, block in zip([[], *blocks], blocks, strict=False)
+        if not before or block[0].text is None or block[0].step is None or content(before) != content(block)
+    ]
+    return [row for block in kept for row in block], len(blocks) - len(kept)

@@ -1,0 +1,79 @@
+"""`dry_run=true`: the resolved config, each run's name, what is done, and what would run. Runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from gradstarve.launching.jobs import Job
+from gradstarve.runs.claim import holder_of
+from gradstarve.runs.config import RunConfig, plain_config
+
+
+def print_plan(jobs: Sequence[Job], asked: int) -> None:
+    """Prints to standard output. `asked` counts the configs before equal ones were taken together."""
+    plains = [{**plain_config(config), "dry_run": False} for job in jobs for config in job.configs]
+    common = plains[0]
+    for plain in plains[1:]:
+        common = _shared(common, plain)
+    several = len(plains) > 1
+    print(f"# config{', as far as all runs share it' if several else ''}")
+    print(yaml.safe_dump(common, sort_keys=False, allow_unicode=True).rstrip())
+    print("# runs")
+    states = {job.name: _state(job) for job in jobs}
+    width = max(len(job.name) for job in jobs)
+    for job in jobs:
+        for config in job.configs:
+            differs = _differing(_that_matters(config), common, "")
+            text = ", ".join(f"{key}={_short(value)}" for key, value in differs if key != "dry_run") if several else ""
+            print(f"{job.name:<{width}}  {states[job.name]:<8}  {text}".rstrip())
+    missing = sum(state != "done" for state in states.values())
+    repeats = asked - len(plains)
+    print(
+        f"# {len(jobs)} run{'s' if len(jobs) > 1 else ''}: {len(jobs) - missing} done, {missing} would run"
+        + (f"; {repeats} more asked for one of these again" if repeats else "")
+    )
+
+
+def _state(job: Job) -> str:
+    if job.is_done():
+        return "done"
+    holder = holder_of(job.folder.path)
+    return "running" if holder is not None and holder[1] == "alive" else "missing"
+
+
+def _that_matters(config: RunConfig) -> dict[str, Any]:
+    plain = plain_config(config)
+    return plain if config.advantage.trains else {"advantage": plain["advantage"], "model": plain["model"]}
+
+
+def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    shared = {}
+    for key, value in one.items():
+        if key not in other:
+            continue
+        if isinstance(value, dict) and isinstance(other[key], dict):
+            below = _shared(value, other[key])
+            if below:
+                shared[key] = below
+        elif type(value) is type(other[key]) and value == other[key]:
+            shared[key] = value
+    return shared
+
+
+def _differing(plain: Mapping[str, Any], common: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in plain.items():
+        if key in common and common[key] == value:
+            continue
+        if isinstance(value, dict):
+            found.extend(_differing(value, common.get(key, {}), f"{prefix}{key}."))
+        else:
+            found.append((f"{prefix}{key}", value))
+    return found
+
+
+def _short(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

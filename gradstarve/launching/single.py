@@ -1,0 +1,38 @@
+"""`python run.py` without -m: one run, on this machine, in the same way as each run of a multirun."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, cast
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from gradstarve.launching import local
+from gradstarve.launching.command_line import mistakes_in_one_line
+from gradstarve.launching.dry_run import print_plan
+from gradstarve.launching.jobs import jobs_of, make_room
+from gradstarve.launching.launchers import positive
+from gradstarve.runs.config import read_config
+from gradstarve.runs.status import read_status
+
+
+def run_one(config: DictConfig) -> None:
+    """Do the run that Hydra composed, and end the program with its exit code."""
+    with mistakes_in_one_line():
+        sys.exit(_run_one(cast(dict[str, Any], OmegaConf.to_container(config, resolve=True))))
+
+
+def _run_one(plain: dict[str, Any]) -> int:
+    config = read_config(plain)
+    jobs = jobs_of([config])
+    if config.dry_run:
+        print_plan(jobs, 1)
+        return 0
+    make_room(jobs)
+    launcher = HydraConfig.get().launcher
+    code = local.launch(jobs, 1, positive(launcher.get("threads"), "hydra.launcher.threads"))
+    status = read_status(jobs[0].folder.path) or {}
+    if code == 1 and status.get("traceback") and not str(status.get("error")).startswith("UserError"):
+        print(status["traceback"], file=sys.stderr)
+    return code

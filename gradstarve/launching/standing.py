@@ -1,0 +1,194 @@
+"""How far each run is, read from the run folders alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gradstarve.launching.jobs import Job
+from gradstarve.runs.folder import RunFolder, runs_root
+from gradstarve.runs.rows import RunRow, _read_row, identify, read_rows
+from gradstarve.runs.signature import setting_key
+from gradstarve.runs.status import read_status
+from gradstarve.runs.sweeps import read_sweep, read_sweeps
+
+# The reward of one step is that of a few prompts; this many steps are averaged.
+_RECENT_STEPS = 10
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A run that is looked for, and where it stands in a table. `evaluation` None: any."""
+
+    run: str
+    folder: Path
+    advantage: str
+    group_size: int | None
+    seed: int | None
+    model: str
+    dataset: str
+    setting: str | None
+    evaluation: str | None = None
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a run stands. Rewards and shares are fractions; what is not known (yet) is None.
+
+    `reward` is the mean of the last 10 steps, `dead` and `truncated` those of all steps so far; `accuracy` is the final
+    evaluation's. `remaining` is in seconds, for the training steps that are left. `why` is one line for a run that is
+    not done. A run without a folder is "missing"; "lost" was running in a process that is gone.
+    """
+
+    wanted: Wanted
+    state: str
+    step: int | None = None
+    steps: int | None = None
+    reward: float | None = None
+    dead: float | None = None
+    truncated: float | None = None
+    accuracy: float | None = None
+    remaining: float | None = None
+    seconds: float | None = None
+    phase: str | None = None
+    why: str | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        standing = asdict(self)
+        wanted = standing.pop("wanted")
+        wanted.pop("steps")
+        return {**wanted, "folder": str(self.wanted.folder), **standing}
+
+
+def wanted_by(jobs: Iterable[Job]) -> list[Wanted]:
+    """The runs of a command."""
+    found = []
+    for job in jobs:
+        config = job.configs[0]
+        trains = config.advantage.trains
+        found.append(
+            Wanted(
+                run=job.name,
+                folder=job.folder.path,
+                advantage=config.advantage.name,
+                group_size=config.group_size if trains else None,
+                seed=config.seed if trains else None,
+                model=config.model.name,
+                dataset=config.dataset.name,
+                setting=setting_key(config) if trains else None,
+                steps=config.steps if trains else None,
+            )
+        )
+    return found
+
+
+def wanted_in(outputs: Path, sweep: str | None) -> list[Wanted]:
+    """The runs of a declared sweep; without one, those of all sweeps and every other run folder."""
+    sweeps = read_sweeps(outputs) if sweep is None else [read_sweep(outputs, sweep)]
+    entries: dict[tuple[str, str | None], Mapping[str, Any]] = {}
+    for declared in sweeps:
+        for entry in declared["runs"]:
+            entries.setdefault((entry["run"], entry["evaluation"]), entry)
+    found = [_wanted(entry, outputs) for entry in entries.values()]
+    if sweep is None:
+        known = {wanted.run for wanted in found}
+        for row in read_rows(outputs):
+            if row.run not in known:
+                found.append(_undeclared(row))
+    return found
+
+
+def standing_of(wanted: Wanted) -> Standing:
+    """Reads the run's folder."""
+    row = _read_row(wanted.folder.name, str(wanted.folder))
+    if row is None:
+        return Standing(wanted, "missing", steps=wanted.steps)
+    if row.state == "done":
+        return _finished(wanted, row)
+    status = read_status(wanted.folder) or {}
+    steps = wanted.steps or _steps_asked(wanted.folder)
+    frame = RunFolder(wanted.folder).read("steps")
+    standing: dict[str, Any] = {"steps": steps, "phase": status.get("phase"), "why": row.why}
+    if row.state == "running":
+        standing["why"] = None
+    if isinstance(status.get("started"), int | float):
+        standing["seconds"] = (status.get("ended") or time.time()) - status["started"]
+    if len(frame):
+        recent = frame.tail(_RECENT_STEPS)
+        standing["step"] = int(frame["step"].iloc[-1])
+        standing["reward"] = float(recent["reward"].mean())
+        standing["dead"] = float(frame["dead"].mean())
+        standing["truncated"] = float(frame["truncated"].mean())
+        if row.state == "running" and steps is not None:
+            a_step = float(recent[["seconds_rollout", "seconds_loss", "seconds_rest"]].sum(axis=1).mean())
+            standing["remaining"] = a_step * max(steps - standing["step"], 0)
+    elif row.state == "running":
+        standing["step"] = 0
+    return Standing(wanted, row.state, **{key: _known(value) for key, value in standing.items()})
+
+
+def standings(wanted: Sequence[Wanted]) -> list[Standing]:
+    return [standing_of(each) for each in wanted]
+
+
+def _finished(wanted: Wanted, row: RunRow) -> Standing:
+    result = row.result or {}
+    shares = result.get("shares") or {}
+    evaluation = result.get("evaluation") or {}
+    state, why = "done", None
+    if wanted.evaluation is not None and wanted.evaluation != evaluation.get("name"):
+        summary = row.evaluations.get(wanted.evaluation)
+        if summary is None:
+            state, why = "missing", f"trained, but without the evaluation {wanted.evaluation}"
+        evaluation = (summary or {}).get("final") or {}
+    steps = result.get("steps") if wanted.setting is not None else None
+    return Standing(
+        wanted,
+        state,
+        step=steps,
+        steps=steps,
+        reward=result.get("reward_last"),
+        dead=shares.get("dead"),
+        truncated=shares.get("truncated"),
+        accuracy=evaluation.get("accuracy"),
+        seconds=(result.get("seconds") or {}).get("total"),
+        why=why,
+    )
+
+
+def _wanted(entry: Mapping[str, Any], outputs: Path) -> Wanted:
+    return Wanted(
+        run=entry["run"],
+        folder=runs_root(outputs) / entry["run"],
+        advantage=entry["advantage"],
+        group_size=entry["group_size"],
+        seed=entry["seed"],
+        model=entry["model"],
+        dataset=entry["dataset"],
+        setting=entry["setting"],
+        evaluation=entry["evaluation"],
+    )
+
+
+def _undeclared(row: RunRow) -> Wanted:
+    """A run folder that no sweep asked for. Where even its config cannot be read, its name is all there is."""
+    entry = identify(row)
+    if entry is None:
+        return Wanted(row.run, row.folder, row.run, None, None, "?", "?", None)
+    return _wanted({**entry, "evaluation": None}, row.folder.parent.parent)
+
+
+def _steps_asked(folder: Path) -> int | None:
+    if not (folder / "config.yaml").is_file():
+        return None
+    config = RunFolder(folder).read_config()
+    return None if (config.get("advantage") or {}).get("name") == "base" else config.get("steps")
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and value != value else value

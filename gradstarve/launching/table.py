@@ -1,0 +1,148 @@
+"""The table that the live view and `gradstarve status` share: a grid of advantage by seed, and what is not done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gradstarve.launching.standing import Standing
+
+_STYLES = {
+    "done": "green",
+    "running": "cyan",
+    "failed": "red",
+    "lost": "red",
+    "unreadable": "red",
+    "interrupted": "yellow",
+}
+_TROUBLE = ("failed", "lost", "unreadable", "interrupted")
+_MOST_TROUBLE_ROWS = 20
+
+
+def table(standings: Sequence[Standing], width: int) -> RenderableType:
+    """What a person watches. `width` is the terminal's, in columns."""
+    parts: list[RenderableType] = []
+    settings: dict[tuple[str, str, str | None], list[Standing]] = {}
+    base: dict[tuple[str, str], list[Standing]] = {}
+    for standing in standings:
+        where = (standing.wanted.model, standing.wanted.dataset)
+        if standing.wanted.setting is None:
+            base.setdefault(where, []).append(standing)
+        else:
+            settings.setdefault((*where, standing.wanted.setting), []).append(standing)
+    for (model, dataset, setting), members in settings.items():
+        parts.append(_grid(f"{model} on {dataset}, setting {setting}", members + base.pop((model, dataset), []), width))
+    for (model, dataset), members in base.items():
+        parts.append(_grid(f"{model} on {dataset}, untrained", members, width))
+    running = [standing for standing in standings if standing.state == "running"]
+    if running:
+        parts.append(_running(running))
+    trouble = [standing for standing in standings if standing.state in _TROUBLE]
+    parts.extend(_trouble(standing) for standing in trouble[:_MOST_TROUBLE_ROWS])
+    if len(trouble) > _MOST_TROUBLE_ROWS:
+        parts.append(Text(f"and {len(trouble) - _MOST_TROUBLE_ROWS} more that are not well"))
+    parts.append(Text(summary(standings)))
+    return Group(*parts)
+
+
+def summary(standings: Sequence[Standing]) -> str:
+    """One line: how many are in which state, and about how long the rest may take where that can be told."""
+    counts: dict[str, int] = {}
+    for standing in standings:
+        counts[standing.state] = counts.get(standing.state, 0) + 1
+    order = ["done", "running", "queued", *_TROUBLE, "missing"]
+    return f"{len(standings)} runs: " + ", ".join(f"{counts[state]} {state}" for state in order if state in counts)
+
+
+def progress_of(standing: Standing) -> str:
+    """One line on a run that is running: step, reward, dead and truncated shares, time left."""
+    parts = [_step(standing)]
+    if standing.reward is not None:
+        parts.append(f"reward {standing.reward:.2f}")
+    if standing.dead is not None:
+        parts.append(f"dead {_percent(standing.dead)}")
+    if standing.truncated is not None:
+        parts.append(f"truncated {_percent(standing.truncated)}")
+    if standing.remaining is not None:
+        parts.append(f"{duration(standing.remaining)} left")
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """`8 s`, `3 min`, `2 h 05 min`, `1 d 4 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def _grid(title: str, standings: Sequence[Standing], width: int) -> Table:
+    """One row an arm, one column a seed; where the terminal is too narrow for that, the counts of each arm's states."""
+    arms: dict[tuple[str, int | None], dict[int | None, Standing]] = {}
+    for standing in standings:
+        wanted = standing.wanted
+        arms.setdefault((wanted.advantage, wanted.group_size), {})[wanted.seed] = standing
+    seeds = sorted({seed for arm in arms.values() for seed in arm if seed is not None})
+    grid = Table(title=title, title_justify="left", pad_edge=False)
+    grid.add_column("advantage")
+    grid.add_column("G", justify="right")
+    # The untrained model has no seed: it stands in the first column.
+    columns: list[int | None] = [*seeds] or [None]
+    wide = len(columns) * 10 + 24 <= width
+    for heading in columns if wide else ["seeds"]:
+        grid.add_column("" if heading is None else str(heading), justify="right" if wide else "left")
+    for (advantage, group_size), members in arms.items():
+        arm = {columns[0]: members[None]} if None in members else members
+        cells = [_cell(arm.get(seed)) for seed in columns]
+        counts = Text(summary(list(arm.values())).partition(": ")[2])
+        grid.add_row(advantage, "" if group_size is None else str(group_size), *(cells if wide else [counts]))
+    return grid
+
+
+def _cell(standing: Standing | None) -> Text:
+    if standing is None:
+        return Text("")
+    style = _STYLES.get(standing.state, "dim")
+    if standing.state == "done":
+        return Text("done" if standing.accuracy is None else _percent(standing.accuracy), style)
+    if standing.state == "running":
+        return Text(_step(standing).removeprefix("step "), style)
+    return Text("." if standing.state == "missing" else standing.state, style)
+
+
+def _running(standings: Sequence[Standing]) -> Table:
+    rows = Table(pad_edge=False, box=None)
+    for name in ("running", "step", "reward", "dead", "truncated", "left"):
+        rows.add_column(name, justify="left" if name == "running" else "right")
+    for standing in standings:
+        rows.add_row(
+            standing.wanted.run,
+            _step(standing).removeprefix("step "),
+            "" if standing.reward is None else f"{standing.reward:.2f}",
+            "" if standing.dead is None else _percent(standing.dead),
+            "" if standing.truncated is None else _percent(standing.truncated),
+            "" if standing.remaining is None else duration(standing.remaining),
+        )
+    return rows
+
+
+def _trouble(standing: Standing) -> Text:
+    return Text(f"{standing.state}: {standing.wanted.run}: {standing.why}", _STYLES[standing.state])
+
+
+def _step(standing: Standing) -> str:
+    if standing.phase not in (None, "training"):
+        return str(standing.phase)
+    if standing.steps is None:
+        return "running" if standing.step is None else f"step {standing.step}"
+    return f"step {standing.step or 0}/{standing.steps}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share < 1 else "100 %"

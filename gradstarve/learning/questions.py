@@ -1,0 +1,139 @@
+"""Question and answer data from the hub or from local files, checked row by row, and put into prompts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gradstarve.errors import UserError, nearest
+from gradstarve.grading import Grade, check_gold, grade_number, normalised_question, parse_gold_gsm8k
+from gradstarve.grading.integers import grade_integer
+from gradstarve.runs.config import PromptConfig, QuestionsConfig
+
+Messages = list[dict[str, str]]
+Prompt = str | Messages
+# id, prompt, question text, gold
+Row = tuple[str, Prompt, str, str]
+
+
+def load_questions(config: QuestionsConfig) -> tuple[list[Row], list[Row]]:
+    """Training and evaluation rows.
+
+    Raises UserError with file and row for a missing column, a gold that cannot be read, or a question that stands in
+    both (compared without case, white space and punctuation).
+    """
+    train = _rows(config, "train")
+    evaluation = _rows(config, "eval")
+    if config.train_limit is not None:
+        train = train[: config.train_limit]
+    seen = {normalised_question(text): row_id for row_id, _, text, _ in evaluation}
+    for row_id, _, text, _ in train:
+        if normalised_question(text) in seen:
+            raise UserError(
+                f"dataset {config.name}: training row {row_id} asks the same question as evaluation row "
+                f"{seen[normalised_question(text)]}; take it out of one of them"
+            )
+    return train, evaluation
+
+
+def build_prompt(config: PromptConfig, question: str) -> Prompt:
+    """The prompt of one question: chat messages, or text that ends where the answer begins."""
+    user = config.user.replace("{question}", question)
+    if config.chat:
+        messages = [{"role": "system", "content": config.system}] if config.system is not None else []
+        for example in config.examples:
+            messages.append({"role": "user", "content": config.user.replace("{question}", example["question"])})
+            messages.append({"role": "assistant", "content": example["answer"]})
+        return [*messages, {"role": "user", "content": user}]
+    shots = [
+        config.user.replace("{question}", example["question"]) + config.answer_prefix + example["answer"]
+        for example in config.examples
+    ]
+    return "\n\n".join([*([config.system] if config.system is not None else []), *shots, user]) + config.answer_prefix
+
+
+def question_graders(
+    config: QuestionsConfig,
+) -> dict[str, Callable[[Sequence[str], Sequence[str], Sequence[bool]], list[Grade]]]:
+    """Every rule that evaluation reports, by name."""
+    if config.grader == "gsm8k":
+        return {
+            "strict": lambda texts, golds, _: [grade_number(t, g, "strict") for t, g in zip(texts, golds, strict=True)],
+            "flexible": lambda texts, golds, _: [
+                grade_number(t, g, "flexible") for t, g in zip(texts, golds, strict=True)
+            ],
+        }
+    if config.grader == "integer":
+        return {
+            config.rule: lambda texts, golds, cut: [grade_integer(*row) for row in zip(texts, golds, cut, strict=True)]
+        }
+    from gradstarve.grading.math import shared_grader  # worker processes: only where symbols are graded
+
+    return {config.rule: lambda texts, golds, _: shared_grader().grade_many(list(texts), list(golds))}
+
+
+def _rows(config: QuestionsConfig, side: str) -> list[Row]:
+    path = config.train_path if side == "train" else config.eval_path
+    split = config.train_split if side == "train" else config.eval_split
+    where, records = _read_file(path, side) if path is not None else _read_hub(config, split)
+    rows: list[Row] = []
+    for number, record in enumerate(records, start=1):
+        for column in (config.question, config.answer):
+            if column not in record or not isinstance(record[column], str | int | float):
+                raise UserError(f"{where}, row {number}: no text in column {column!r}. {nearest(column, record)}")
+        question, answer = str(record[config.question]), str(record[config.answer])
+        try:
+            gold = parse_gold_gsm8k(answer) if config.grader == "gsm8k" else answer
+            if config.grader == "integer":
+                int(gold)
+            else:
+                check_gold(gold, config.grader)
+        except ValueError as error:
+            raise UserError(f"{where}, row {number}: {error}") from None
+        rows.append((f"{side}/{number - 1}", build_prompt(config.prompt, question), question, gold))
+    if not rows:
+        raise UserError(f"{where}: no rows")
+    return rows
+
+
+def _read_file(path: str, side: str) -> tuple[str, Iterable[dict[str, Any]]]:
+    file = Path(path)
+    if not file.is_file():
+        raise UserError(f"dataset.{side}_path: no such file: {path}")
+    if file.suffix == ".parquet":
+        return path, pd.read_parquet(file).to_dict("records")  # type: ignore[return-value]
+    if file.suffix == ".json":
+        return path, json.loads(file.read_text(encoding="utf-8"))
+    if file.name.endswith((".jsonl", ".jsonl.gz")):
+        return path, _read_lines(file)
+    raise UserError(f"dataset.{side}_path: {path} should end in .jsonl, .jsonl.gz, .json or .parquet")
+
+
+def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
+    opener = gzip.open if file.suffix == ".gz" else open
+    with opener(file, "rt", encoding="utf-8") as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.strip():
+                try:
+                    yield json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise UserError(f"{file}, line {number}: not JSON ({error.msg})") from None
+
+
+def _read_hub(config: QuestionsConfig, split: str | None) -> tuple[str, Iterable[dict[str, Any]]]:
+    from datasets import load_dataset  # slow to import, and not needed for local files
+
+    where = f"{config.hub_id} ({split}, revision {config.revision})"
+    try:
+        return where, load_dataset(config.hub_id, config.hub_config, split=split, revision=config.revision)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"dataset {config.name}: {config.hub_id} could not be loaded from the hub "
+            f"({type(error).__name__}: {str(error).splitlines()[0][:120]}); with a local copy set "
+            "dataset.train_path and dataset.eval_path"
+        ) from None

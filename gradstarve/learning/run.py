@@ -1,0 +1,239 @@
+"""One run, from config to result, in this process."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from transformers import TrainerCallback
+
+from gradstarve.estimators import get_advantage
+from gradstarve.learning.evaluation import evaluate, write_summary
+from gradstarve.learning.policy import Policy, load_policy, load_trained
+from gradstarve.learning.provenance import provenance
+from gradstarve.learning.recorder import Recorder
+from gradstarve.learning.seeding import seed_everything
+from gradstarve.learning.tasks import Task, load_task
+from gradstarve.learning.trainer import BinaryRewardTrainer
+from gradstarve.runs import checkpoints
+from gradstarve.runs.claim import claim
+from gradstarve.runs.config import GgufModelConfig, HubModelConfig, RunConfig
+from gradstarve.runs.folder import RunFolder
+from gradstarve.runs.signature import (
+    cell_key,
+    evaluation_name,
+    model_key,
+    run_name,
+    setting_key,
+    signature,
+)
+from gradstarve.runs.status import write_failure, write_status
+
+Say = Callable[[str], None]
+
+
+def execute(config: RunConfig, progress: Say = lambda _: None) -> None:
+    """Bring a run to its end: train what is not trained, evaluate what is not evaluated, then write its result.
+
+    Raises Claimed where another process runs it; anything else that goes wrong is written to status.json and raised.
+    """
+    folder = RunFolder.of(config)
+    with claim(folder.path):
+        if folder.is_done(config):
+            return
+        try:
+            write_status(folder.path, "running", steps=config.steps if config.advantage.trains else 0)
+            _execute(config, folder, progress)
+            write_status(folder.path, "done")
+        except BaseException as error:
+            write_failure(folder.path, error)
+            raise
+
+
+def _execute(config: RunConfig, folder: RunFolder, say: Say) -> None:
+    if folder.result() is not None:
+        say("trained already; evaluating the kept weights")
+        _evaluate_kept(config, folder, say)
+        return
+    seed_everything(config.seed)
+    task = load_task(config.dataset)
+    folder.write_config(config)
+    folder.write_provenance(provenance())
+    if config.advantage.trains:
+        say(f"advantage {config.advantage.name}: {_formula(config)}")
+        summary = _train(config, folder, task, say)
+    else:
+        summary = _final_evaluation(load_policy(config, say), task, config, folder, 0, say)
+    folder.write_result(_result(config, folder, summary))
+    shutil.rmtree(folder.checkpoints, ignore_errors=True)
+
+
+def _train(config: RunConfig, folder: RunFolder, task: Task, say: Say) -> dict[str, Any]:
+    """Train, from the newest whole checkpoint where there is one, and evaluate.
+
+    The final weights appear whole once training has ended, so where they are, only the steps after them are left to do.
+    """
+    if not folder.weights.is_dir():
+        _train_to_the_end(config, folder, task, say)
+        gc.collect()  # the trainer and its model, before the kept weights are loaded beside them
+    folder.close_tables()
+    return _final_evaluation(load_trained(config, folder.weights, say), task, config, folder, config.steps, say)
+
+
+def _train_to_the_end(config: RunConfig, folder: RunFolder, task: Task, say: Say) -> None:
+    checkpoint = checkpoints.newest_whole(folder.checkpoints)
+    checkpoints.keep_only(folder.checkpoints, checkpoint.path if checkpoint else None)
+    folder.cut(checkpoint.offsets if checkpoint else {})
+    policy = load_policy(config, say)
+    recorder = Recorder(folder, config)
+    trainer = BinaryRewardTrainer(config, policy, task.train, task.grade, recorder, folder.checkpoints)
+    trainer.add_callback(_Evaluator(trainer, policy, task, config, folder, say))
+    trainer.add_callback(_Progress(config, say))
+    if checkpoint is None:
+        trainer.train()
+    else:
+        say(f"resuming after step {checkpoint.step}")
+        trainer.resume(checkpoint.path)
+    _save_weights(trainer, policy.tokenizer, folder)
+
+
+def _final_evaluation(
+    policy: Policy, task: Task, config: RunConfig, folder: RunFolder, step: int, say: Say
+) -> dict[str, Any]:
+    say("evaluating")
+    place = folder.evaluation(config)
+    summary = evaluate(policy.model, policy.tokenizer, task, config, step, place, say)
+    write_summary(place, folder.name, config, summary, final=True)
+    return summary
+
+
+def _evaluate_kept(config: RunConfig, folder: RunFolder, say: Say) -> None:
+    trained = config.advantage.trains
+    policy = load_trained(config, folder.weights, say) if trained else load_policy(config, say)
+    _final_evaluation(policy, load_task(config.dataset), config, folder, config.steps if trained else 0, say)
+
+
+def _save_weights(trainer: BinaryRewardTrainer, tokenizer: Any, folder: RunFolder) -> None:
+    """The final weights, or the adapter alone, whole or not at all."""
+    building = folder.path / ".weights.tmp"
+    shutil.rmtree(building, ignore_errors=True)
+    trainer.accelerator.unwrap_model(trainer.model).save_pretrained(building)
+    tokenizer.save_pretrained(building)
+    shutil.rmtree(folder.weights, ignore_errors=True)
+    building.replace(folder.weights)
+
+
+def _formula(config: RunConfig) -> str:
+    return get_advantage(config.advantage.formula, config.advantage.parameters).resolved_formula()
+
+
+class _Evaluator(TrainerCallback):
+    """Evaluates every `eval_every` steps, but not at the last: the final evaluation comes after training."""
+
+    def __init__(
+        self,
+        trainer: BinaryRewardTrainer,
+        policy: Policy,
+        task: Task,
+        config: RunConfig,
+        folder: RunFolder,
+        say: Say,
+    ) -> None:
+        self.trainer, self.policy, self.task = trainer, policy, task
+        self.config, self.folder, self.say = config, folder, say
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        every = self.config.eval_every
+        if not every or state.global_step % every or state.global_step >= self.config.steps:
+            return
+        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        place = self.folder.evaluation(self.config)
+        summary = evaluate(model, self.policy.tokenizer, self.task, self.config, state.global_step, place, self.say)
+        write_summary(place, self.folder.name, self.config, summary, final=False)
+        self.say(f"step {state.global_step}: {summary['accuracy']:.1%} right on {summary['n']} questions")
+
+
+class _Progress(TrainerCallback):
+    def __init__(self, config: RunConfig, say: Say) -> None:
+        self.config, self.say = config, say
+        self._said = time.monotonic()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if time.monotonic() - self._said > 5:
+            self._said = time.monotonic()
+            self.say(f"step {state.global_step} of {self.config.steps}")
+
+
+def _result(config: RunConfig, folder: RunFolder, evaluation: dict[str, Any]) -> dict[str, Any]:
+    """The summary row. What training left is read back from its tables, so that a resumed run counts all of it."""
+    trained = config.advantage.trains
+    seen = provenance()
+    model = config.model
+    model_id = model.id if isinstance(model, HubModelConfig) else model.name
+    if isinstance(model, GgufModelConfig):
+        model_id = Path(model.file).name
+    return {
+        "run": run_name(config),
+        "advantage": config.advantage.name,
+        "formula": config.advantage.formula,
+        "resolved_formula": _formula(config) if trained else "untrained",
+        "group_size": config.group_size if trained else None,
+        "seed": config.seed if trained else None,
+        "steps": config.steps if trained else None,
+        "prompts_per_step": config.prompts_per_step if trained else None,
+        "learning_rate": config.learning_rate if trained else None,
+        "completion_limit": config.completion_limit,
+        "model": model.name,
+        "model_id": model_id,
+        "dataset": config.dataset.name,
+        "cell": cell_key(config),
+        "setting": setting_key(config) if trained else None,
+        "model_key": model_key(config),
+        "signature": signature(config),
+        "evaluation": {"name": evaluation_name(config), **evaluation},
+        **(_training_summary(folder) if trained else _NO_TRAINING),
+        "code": seen["code"],
+        "versions": seen["versions"],
+        "finished": time.time(),
+    }
+
+
+_NO_TRAINING: dict[str, Any] = {
+    "shares": None,
+    "reward_first": None,
+    "reward_last": None,
+    "tokens": None,
+    "groups": None,
+    "unverifiable": None,
+    "seconds": None,
+}
+
+
+def _training_summary(folder: RunFolder) -> dict[str, Any]:
+    steps = folder.read("steps")
+    seconds = {key: float(steps[f"seconds_{key}"].sum()) for key in ("rollout", "loss", "rest")}
+
+    def mean(values: pd.Series) -> float | None:
+        known = values.dropna()
+        return float(known.mean()) if len(known) else None
+
+    return {
+        "shares": {key: mean(steps[key]) for key in ("all_fail", "mixed", "all_pass", "dead", "truncated")},
+        "reward_first": mean(steps["reward"].head(10)),
+        "reward_last": mean(steps["reward"].tail(10)),
+        "tokens": int(steps["tokens"].sum()),
+        "groups": len(folder.read("groups")),
+        "unverifiable": int(steps["unverifiable"].sum()),
+        "seconds": {"total": sum(seconds.values()), **seconds},
+    }
+
+
+def use_threads(threads: int) -> None:
+    """Set before the first computation of a process; runs side by side share the cores."""
+    torch.set_num_threads(threads)

@@ -1,0 +1,72 @@
+"""What a run is trained and evaluated on: prompts, golds, and how a completion is graded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gradstarve.grading import Grade
+from gradstarve.grading.integers import grade_integer
+from gradstarve.learning.questions import Prompt, load_questions, question_graders
+from gradstarve.learning.sums import concise_answer, distinct_sums, question_text
+from gradstarve.runs.config import DatasetConfig, SumsConfig
+
+# (completion, gold, truncated) of every row -> the grade that rewards, in the same order.
+GradeMany = Callable[[Sequence[str], Sequence[str], Sequence[bool]], list[Grade]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One prompt. `prompt` is text, or chat messages where the model has a chat template."""
+
+    id: str
+    prompt: Prompt
+    text: str
+    gold: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """Training and evaluation questions that share none, and the graders.
+
+    `graders` are all rules that evaluation reports, by name; `rule` names the one that rewards.
+    """
+
+    train: list[Question]
+    evaluation: list[Question]
+    graders: dict[str, GradeMany]
+    rule: str
+
+    @property
+    def grade(self) -> GradeMany:
+        return self.graders[self.rule]
+
+
+def load_task(config: DatasetConfig) -> Task:
+    """Load a data set. Raises UserError where it cannot be had, read or trusted."""
+    if isinstance(config, SumsConfig):
+        return Task(
+            train=_sums(config, held_out=False),
+            evaluation=_sums(config, held_out=True),
+            graders={"last_integer": _grade_sums},
+            rule="last_integer",
+        )
+    train, evaluation = load_questions(config)
+    return Task(
+        train=[Question(*row) for row in train],
+        evaluation=[Question(*row) for row in evaluation],
+        graders=question_graders(config),
+        rule=config.rule,
+    )
+
+
+def _sums(config: SumsConfig, held_out: bool) -> list[Question]:
+    side = "eval" if held_out else "train"
+    return [
+        Question(f"{side}/{i}", question_text(operands), question_text(operands), concise_answer(operands))
+        for i, operands in enumerate(distinct_sums(config, held_out))
+    ]
+
+
+def _grade_sums(completions: Sequence[str], golds: Sequence[str], truncated: Sequence[bool]) -> list[Grade]:
+    return [grade_integer(*row) for row in zip(completions, golds, truncated, strict=True)]

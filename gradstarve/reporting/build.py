@@ -1,0 +1,113 @@
+"""All tables and figures of a study, and the files they are written to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from gradstarve.reporting.accuracy import accuracy_table
+from gradstarve.reporting.across_settings import model_tables, transfer_table
+from gradstarve.reporting.contrasts import contrast_table, replay_table
+from gradstarve.reporting.curves import pass_at_k_figure, tokens_figure
+from gradstarve.reporting.difficulty import difficulty_figure, difficulty_of
+from gradstarve.reporting.group_sizes import group_size_table
+from gradstarve.reporting.paper import the_paper
+from gradstarve.reporting.pass_at_k_table import pass_at_k_table
+from gradstarve.reporting.provenance import provenance
+from gradstarve.reporting.robustness import leave_one_out_table, noise_table
+from gradstarve.reporting.runs_table import runs_table
+from gradstarve.reporting.seed_dots import seed_dots
+from gradstarve.reporting.settings import Setting
+from gradstarve.reporting.study import Study
+from gradstarve.reporting.style import save
+from gradstarve.reporting.table import Table
+from gradstarve.reporting.training_curves import reward_curves, share_curves
+from gradstarve.reporting.training_tables import cost_table, degeneracy_table
+from gradstarve.reporting.writers import comma_separated, latex, markdown
+from gradstarve.runs.files import read_json, write_json, write_text
+
+
+def build_tables(study: Study) -> list[Table]:
+    """Every table that the runs allow, the settings with most runs first; the transfer is as prominent as Table 1."""
+    paper, partial = the_paper(), study.partial_note()
+    found: list[Table | None] = []
+    for setting in study.settings:
+        if setting.samples > 1:
+            found.append(pass_at_k_table(setting, partial))
+            continue
+        sizes = sorted(setting.group_sizes, key=lambda size: (size != 4, size != 8, size)) or [4]
+        found += [accuracy_table(setting, size, paper, study.settings, partial) for size in sizes]
+        found.append(transfer_table(setting, paper, partial))
+        for size in sizes:
+            found += [
+                contrast_table(setting, size, partial),
+                replay_table(setting, size, partial),
+                leave_one_out_table(setting, size, partial),
+            ]
+        found.append(group_size_table(setting, paper, partial))
+        if not setting.transfer:
+            found += [degeneracy_table(setting, paper, partial), cost_table(setting, partial)]
+    found += [*model_tables(study.settings, paper, partial), noise_table(study.rows)]
+    return [table for table in found if table is not None]
+
+
+def write_tables(study: Study, tables: Sequence[Table]) -> list[Path]:
+    """Write .md, .csv and .tex of each, and provenance.json; what an earlier call wrote and this one does not is removed."""
+    folder = study.folder("tables")
+    files = []
+    for table in tables:
+        for suffix, write in ((".md", markdown), (".csv", comma_separated), (".tex", latex)):
+            file = folder / f"{table.name}{suffix}"
+            write_text(file, write(table))
+            files.append(file)
+    every_run = folder / "runs.csv"
+    write_text(every_run, comma_separated(runs_table(study.settings)))
+    return [*files, every_run]
+
+
+def write_figures(study: Study, progress: Callable[[str], None] | None = None) -> list[Path]:
+    """Write every figure that the runs allow, as .png and .pdf."""
+    folder = study.folder("figures")
+    files: list[Path] = []
+    for setting in study.settings:
+        for name, draw in _figures(setting, study):
+            figure = draw()
+            if figure is not None:
+                if progress is not None:
+                    progress(f"drawing {name}")
+                files += save(figure, folder, name)
+    return files
+
+
+def _figures(setting: Setting, study: Study) -> Iterator[tuple[str, Callable[[], Figure | None]]]:
+    if setting.samples > 1:
+        yield f"pass-at-k-{setting.name}", lambda: pass_at_k_figure(setting)
+        return
+    for size in setting.group_sizes:
+        if any(cell.points for cell in setting.at(size)):
+            yield f"seeds-g{size}-{setting.name}", lambda size=size: seed_dots(setting, size, the_paper())  # type: ignore[misc]
+            if not setting.transfer:
+                yield f"reward-g{size}-{setting.name}", lambda size=size: reward_curves(setting, size)  # type: ignore[misc]
+                yield f"shares-g{size}-{setting.name}", lambda size=size: share_curves(setting, size)  # type: ignore[misc]
+    if not setting.transfer and setting.points:
+        yield f"tokens-{setting.name}", lambda: tokens_figure(setting)
+        difficulty = difficulty_of(setting, study.settings)
+        if difficulty is not None:
+            yield f"difficulty-{setting.name}", lambda: difficulty_figure(difficulty, setting.group_sizes)
+
+
+def write_provenance(study: Study, tables: Sequence[Table], files: Sequence[Path]) -> Path:
+    """Write provenance.json last, and remove the files that an earlier one lists and this one does not."""
+    folder = study.folder("tables")
+    file = folder / "provenance.json"
+    before = read_json(file)
+    content = provenance(tables, files, study.outputs)
+    if isinstance(before, dict):
+        for name in set(before.get("files", [])) - set(content["files"]):
+            stale = study.outputs / name
+            if stale.resolve().is_relative_to(study.outputs.resolve()):
+                stale.unlink(missing_ok=True)
+    write_json(file, content)
+    return file

@@ -1,0 +1,74 @@
+"""`gradstarve tables`: the paper's tables from the runs that are there, with what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+
+from gradstarve.reporting.build import build_tables, write_figures, write_provenance, write_tables
+from gradstarve.reporting.claims import read_claims, tally
+from gradstarve.reporting.provenance import explain
+from gradstarve.reporting.study import read_study
+from gradstarve.reporting.writers import terminal
+from gradstarve.runs.rows import to_stderr
+
+MOST_SHOWN = 6
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="where the runs lie (default: outputs)")
+    parser.add_argument(
+        "--sweep", metavar="NAME", help="only the runs of this declared sweep, which should be complete"
+    )
+    parser.add_argument("--allow-partial", action="store_true", help="with --sweep: go on although runs are missing")
+    parser.add_argument(
+        "--explain", metavar="TABLE/ROW/COLUMN", help="print the run folders behind a number, write nothing"
+    )
+    parser.add_argument("--no-figures", action="store_true", help="tables only")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    study = read_study(arguments.outputs, arguments.sweep, arguments.allow_partial, to_stderr)
+    tables = build_tables(study)
+    if arguments.explain is not None:
+        print(explain(tables, arguments.explain, arguments.outputs))
+        return 0
+    files = write_tables(study, tables)
+    if not arguments.no_figures:
+        files += write_figures(study, to_stderr if len(study.settings) > 3 else None)
+    files.append(write_provenance(study, tables, files))
+    main = [table for table in tables if table.kind in {"table1", "table2", "table3", "transfer"}] or list(tables[:1])
+    width = min(max(shutil.get_terminal_size((110, 24)).columns, 80), 120)
+    said: set[str] = set()
+    for table in main[:MOST_SHOWN]:
+        # What an earlier table has said is not said again.
+        fresh = [note for note in table.notes if note not in said]
+        print(terminal(dataclasses.replace(table, notes=fresh), width))
+        said.update(table.notes)
+    if len(main) > MOST_SHOWN:
+        print(f"{len(main) - MOST_SHOWN} more such tables are in the files.\n")
+    print(textwrap.fill(main[0].legend, width) + "\n")
+    readings = read_claims(study.settings)
+    print("The paper's claims, read against these runs (each in its own setting; `gradstarve report` has the evidence):")
+    for reading in readings:
+        if reading.verdict != "not tested":
+            where = f" [{reading.setting}]" if len(study.settings) > 1 and reading.setting else ""
+            print(textwrap.fill(f"{reading.verdict}: {reading.claim}{where}", width, initial_indent="  ", subsequent_indent="    "))
+    print(f"  {tally(readings)}\n")
+    for row in study.loose:
+        print(f"In no table: {row.run}: {row.state} ({row.why}); its config cannot be read.", file=sys.stderr)
+    folders = dict.fromkeys(file.parent for file in files)
+    print("Written:")
+    for folder in folders:
+        stems = dict.fromkeys(file.stem for file in files if file.parent == folder)
+        suffixes = dict.fromkeys(file.suffix for file in files if file.parent == folder and file.suffix != ".json")
+        print(f"  {folder}/  {' '.join(suffixes)}")
+        for stem in list(stems)[:20]:
+            print(f"    {stem}")
+        if len(stems) > 20:
+            print(f"    ... and {len(stems) - 20} more")
+    return 0
