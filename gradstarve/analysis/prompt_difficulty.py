@@ -18,7 +18,7 @@ from scipy.special import betainc, betaln
 from gradstarve.errors import UserError
 
 REPLICATES = 100
-BINS = 400
+BINS = 200
 # A weak prior on (log a, log b): without it, prompts that are all solved or all unsolved send a or b to 0.
 PRIOR_SPREAD = 2.0
 

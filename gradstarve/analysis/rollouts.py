@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from gradstarve.analysis.text import printable
+from gradstarve.analysis.text import printable, show_progress
 from gradstarve.errors import UserError
 
 Row = TypeVar("Row")
@@ -221,12 +220,10 @@ def _group(members: list[Completion]) -> Group:
 
 def with_progress(rows: Iterable[Row], what: str) -> Iterator[Row]:
     """The rows; after two seconds a line on standard error says how far it is."""
-    began = shown = time.monotonic()
+    began = time.monotonic()
     count = 0
     for count, row in enumerate(rows, start=1):
         yield row
-        if count % 1000 == 0 and (now := time.monotonic()) - began > 2 and now - shown > 0.5:
-            shown = now
-            print(f"\r{what}: {count:,}", end="", file=sys.stderr, flush=True)
-    if shown != began:
-        print(f"\r{what}: {count:,}", file=sys.stderr)
+        if count % 5000 == 0:
+            show_progress(began, f"{what}: {count:,}")
+    show_progress(began, f"{what}: {count:,}", last=True)

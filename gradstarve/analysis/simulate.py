@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+import time
 
 import numpy as np
 
 from gradstarve.analysis.advantages import add_advantage_option, parse_advantages
 from gradstarve.analysis.plan import add_difficulty_options, difficulty_of
 from gradstarve.analysis.simulator import Trajectory, make_world, paper_difficulty, simulate
-from gradstarve.analysis.text import percent, table
+from gradstarve.analysis.text import percent, show_progress, table
 from gradstarve.errors import UserError
 
 ADVANTAGES = ("sign", "tasa", "drgrpo", "rloo")
@@ -76,7 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
         for advantage in advantages.values():
             advantage(0, size)
     world = make_world(difficulty, transfer=arguments.transfer, seed=arguments.seed)
-    results = []
+    results: list[dict[str, object]] = []
+    arms, began = len(sizes) * len(advantages), time.monotonic()
     for size in sizes:
         steps = arguments.steps
         if arguments.budget is not None:
@@ -84,9 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             if steps < 1:
                 raise UserError(f"--budget {arguments.budget} is less than one step at group size {size}")
         for label, advantage in advantages.items():
-            if sys.stderr.isatty():
-                done = f"{len(results)} of {len(sizes) * len(advantages)}"
-                print(f"\rsimulated arms: {done}", end="", file=sys.stderr, flush=True)
+            show_progress(began, f"simulated arms: {len(results)} of {arms}")
             found = simulate(
                 world,
                 advantage,
@@ -98,8 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
                 arguments.seed,
             )
             results.append(summary(label, size, found))
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr)
+    show_progress(began, f"simulated arms: {arms} of {arms}", last=True)
     settings = {
         name: getattr(arguments, name)
         for name in ("steps", "budget", "prompts_per_step", "seeds", "learning_rate", "transfer", "seed")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 import unicodedata
 from collections.abc import Sequence
 
@@ -29,3 +31,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return "  ".join([row[0].ljust(widths[0]) if first else first, *others]).rstrip()
 
     return "\n".join([line(header), "  ".join("-" * width for width in widths), *(line(row) for row in rows)])
+
+
+def show_progress(began: float, text: str, last: bool = False) -> None:
+    """One line on standard error that is written over, once two seconds have passed since `began` (time.monotonic)."""
+    if time.monotonic() - began > 2:
+        print(f"\r{text}", end="\n" if last else "", file=sys.stderr, flush=True)

@@ -114,13 +114,14 @@ def group_advantages(rewards_PG: NDArray[np.floating], advantage: Advantage) -> 
         raise ValueError("rewards are not binary: each is 1, 0 or NaN (unverifiable)")
     advantage(0, rewards_PG.shape[1])
     advantages_PG = np.zeros(rewards_PG.shape, dtype=np.float64)
-    for p in range(rewards_PG.shape[0]):
-        group_size, n_plus = int(decided_PG[p].sum()), int(right_PG[p].sum())
+    counts_P2 = np.stack([right_PG.sum(axis=1), decided_PG.sum(axis=1)], axis=1)
+    for n_plus, group_size in np.unique(counts_P2, axis=0).tolist():
         if group_size < advantage.least_verdicts:
             continue
         correct, wrong = advantage(n_plus, group_size)
-        advantages_PG[p, right_PG[p]] = correct
-        advantages_PG[p, decided_PG[p] & ~right_PG[p]] = wrong
+        alike_P1 = (counts_P2 == (n_plus, group_size)).all(axis=1)[:, None]
+        advantages_PG[alike_P1 & right_PG] = correct
+        advantages_PG[alike_P1 & decided_PG & ~right_PG] = wrong
     return advantages_PG
 
 

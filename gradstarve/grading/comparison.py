@@ -132,10 +132,10 @@ def _several(gold: Answer, answer: Answer, policy: Policy) -> Comparison:
     if not (isinstance(gold, Several) and isinstance(answer, Several)):
         sides = [side for side in (gold, answer) if isinstance(side, Several)]
         other = answer if isinstance(gold, Several) else gold
-        # One value in braces is that value; a set is never found in a scalar otherwise.
-        if len(sides[0].items) == 1 and sides[0].opening in ("", "{"):
-            only = sides[0].items[0]
-            return (yield from compare(only, other, policy) if sides[0] is gold else compare(other, only, policy))
+        # {5} is 5, and "639/40 or 15 39/40" is one value written twice; different values are several answers.
+        if sides[0].opening in ("", "{") and len(sides[0].items) <= MAX_ITEMS:
+            ordered = (sides[0].items, [other] * len(sides[0].items))
+            return (yield from _in_order(*(ordered if sides[0] is gold else ordered[::-1]), policy))
         if sides[0].relation and isinstance(other, Scalar) and _RELATION.search(other.text):
             return (yield (sides[0].relation, other.text) if sides[0] is gold else (other.text, sides[0].relation))
         return "wrong"

@@ -62,16 +62,15 @@ def find_bare_answer(answer: str) -> Found:
 
 
 def _last_boxes(text: str) -> str:
-    found = [(start, begin, end) for start, begin, end in boxes(text) if text[begin:end].strip(" .?\n\t")]
+    found = [box for box in boxes(text) if text[box[1] : box[2]].strip(" .?\n\t")]
     if not found:
         return ""
     parts = [found[-1]]
     for box in reversed(found[:-1]):
-        closes = box[2] + 1 if text[box[2] : box[2] + 1] == "}" else box[2]
-        if _BETWEEN_BOXES.fullmatch(text, closes, parts[-1][0]) is None:
+        if _BETWEEN_BOXES.fullmatch(text, box[3], parts[-1][0]) is None:
             break
         parts.append(box)
-    contents = [text[begin:end].strip() for _, begin, end in reversed(parts)]
+    contents = [text[begin:end].strip() for _, begin, end, _ in reversed(parts)]
     return ", ".join(dict.fromkeys(contents))
 
 

@@ -103,7 +103,7 @@ def _grade_last(text: str, wanted: Fraction, policy: Policy) -> Grade:
 
 def _grade_marked(text: str, wanted: Fraction, policy: Policy) -> Grade:
     marks = [(mark.start(), mark.end(), -1) for mark in _MARK.finditer(text)]
-    marks += boxes(text)
+    marks += [(start, begin, end) for start, begin, end, _ in boxes(text)]
     after = len(text)
     for start, begin, end in sorted(marks, reverse=True):
         if end >= 0:

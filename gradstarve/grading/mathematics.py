@@ -21,7 +21,7 @@ MAX_EXTRACTED = 500
 # Longer than any expression that is sent to a worker.
 MAX_EXPRESSION = 600
 # Powers whose value alone would fill a machine: a tower of numbers, an exponent or factorial of five digits.
-_TOO_LARGE = re.compile(r"\^\s*\{?\s*\(?\s*-?\d{5,}|\d{5,}\s*!|\d\s*\^\s*(?:\{\s*)?\(?\s*\d+\s*\)?\s*\^|\d\s*!\s*!|\^\s*\{\s*\d+\s*\^\s*\{?\s*\d{2,}")
+_TOO_LARGE = re.compile(r"\^\s*\{?\s*\(?\s*-?\d{5,}|\d{5,}\s*!|\d\s*\^\s*(?:\{\s*)?\(?\s*\d+\s*\)?\s*\^|!\s*\)?\s*!|\\binom\s*\{?\s*\d{5,}|\^\s*\{\s*\d+\s*\^\s*\{?\s*\d{2,}")
 
 
 class MathGrader:

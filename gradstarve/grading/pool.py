@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from gradstarve.grading.verdict import Verdict
 
@@ -55,7 +57,7 @@ class _Worker:
         assert self.process.stdout is not None
         self.output = self.process.stdout.fileno()
         self.received = b""
-        self.ready = False
+        self.child = 0
         self.deadline = time.monotonic() + START_SECONDS
         self.key: Hashable = None
 
@@ -68,7 +70,17 @@ class _Worker:
         self.key, self.deadline = key, time.monotonic() + seconds
         return True
 
-    def receive(self) -> list[dict[str, str]] | None:
+    @property
+    def ready(self) -> bool:
+        return self.child != 0
+
+    def restart(self) -> None:
+        """End the child that works; the process has the next one ready in a moment."""
+        os.kill(self.child, signal.SIGKILL)
+        self.child, self.key, self.received = 0, None, b""
+        self.deadline = time.monotonic() + START_SECONDS
+
+    def receive(self) -> list[dict[str, Any]] | None:
         """The lines that have come, or None where the process has ended."""
         chunk = os.read(self.output, 65_536)
         if not chunk:
@@ -79,6 +91,9 @@ class _Worker:
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
+        if self.child:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.child, signal.SIGKILL)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -142,17 +157,29 @@ class WorkerPool:
         failed = 0
         for worker in awaited:
             replies = worker.receive() if worker.output in readable else []
-            if replies is None or (not replies and time.monotonic() >= worker.deadline):
+            late = not replies and time.monotonic() >= worker.deadline
+            if replies is None or (late and not worker.ready):
                 key, failed = worker.key, failed + (not worker.ready)
                 self._replace(worker)
                 if key is not None:
-                    decided(key, "unverifiable", "ended" if replies is None else "time")
-                continue
-            for reply in replies:
-                if "ready" in reply:
-                    worker.ready = True
-                else:
-                    key, worker.key = worker.key, None
-                    verdict: Verdict = reply["verdict"]  # type: ignore[assignment]
-                    decided(key, verdict, reply.get("why", ""))
+                    decided(key, "unverifiable", "ended")
+            elif late:
+                key = worker.key
+                worker.restart()
+                decided(key, "unverifiable", "time")
+            for reply in replies or []:
+                self._take(worker, reply, decided)
         return failed
+
+    def _take(self, worker: _Worker, reply: dict[str, Any], decided: Callable[[Hashable, Verdict, str], None]) -> None:
+        key = worker.key
+        if "verdict" in reply:
+            worker.key = None
+            if reply.get("why") == "memory":
+                worker.child = 0
+            decided(key, reply["verdict"], reply.get("why", ""))
+        else:
+            # A new child while a pair was out: the kernel ended the old one, for its memory or its processor time.
+            worker.child, worker.key = reply["ready"], None
+            if key is not None:
+                decided(key, "unverifiable", "ended")

@@ -74,15 +74,15 @@ _BRACES = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\s*(-?\d[\d.,/]*)")
 
 
-def boxes(text: str) -> list[tuple[int, int, int]]:
-    """The closed boxes of `text` in order, the outermost only: (start of the box, start and end of its content).
+def boxes(text: str) -> list[tuple[int, int, int, int]]:
+    """The closed boxes of `text` in order, the outermost only: (start, start of content, end of content, end).
 
     A box left open is no box. A box that holds nothing but a box is that box; `\\boxed 18` without braces is one.
     """
     first = min((at for at in (text.find("\\boxed"), text.find("\\fbox")) if at >= 0), default=-1)
     if first < 0:
         return []
-    found: list[tuple[int, int, int]] = []
+    found: list[tuple[int, int, int, int]] = []
     # For each open brace: where its box began, or -1 for a plain brace; and where its content begins.
     open_braces: list[tuple[int, int]] = []
     box_at = box_end = -1
@@ -90,7 +90,7 @@ def boxes(text: str) -> list[tuple[int, int, int]]:
         mark = token.group() if token else ""
         if box_at >= 0 and not (token and mark == "{" and not text[box_end : token.start()].strip()):
             if bare := _BARE_BOX.match(text, box_end):
-                found.append((box_at, bare.start(1), bare.end(1)))
+                found.append((box_at, bare.start(1), bare.end(1), bare.end(1)))
             box_at = -1
         if token is None:
             break
@@ -106,8 +106,8 @@ def boxes(text: str) -> list[tuple[int, int, int]]:
             inner = None
             while found and found[-1][0] > start:
                 inner = found.pop()
-            if inner and not text[inside : inner[0]].strip() and not text[inner[2] : token.start()].strip("} \n\t"):
-                found.append((start, inner[1], inner[2]))
+            if inner and not text[inside : inner[0]].strip() and not text[inner[3] : token.start()].strip():
+                found.append((start, inner[1], inner[2], token.end()))
             else:
-                found.append((start, inside, token.start()))
+                found.append((start, inside, token.start(), token.end()))
     return found

@@ -12,7 +12,7 @@ import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 from torch.utils.data import Sampler
-from transformers import Trainer, TrainerCallback
+from transformers import PrinterCallback, Trainer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from gradstarve.errors import UserError
@@ -107,6 +107,7 @@ class BinaryRewardTrainer(GRPOTrainer):
             peft_config=lora(config.model.lora),
             callbacks=[*callbacks],
         )
+        self.remove_callback(PrinterCallback)  # the same numbers are in `steps`
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> Sampler[int]:
         config = self.run_config

@@ -59,9 +59,12 @@ COLUMNS = [
 ]
 
 LEGEND = (
-    "Accuracy in percent over all questions; n: seeds (of those wanted, where some are missing); sd and differences in points; 95 % t-interval of the mean; Welch and exact "
-    "two-sided permutation p against drgrpo (smallest: what this many seeds could reach at best; Holm over the arms of the "
-    "table); trunc.: no end within the limit, share of training / of evaluated completions; dead: all-fail and all-pass "
+    "Accuracy in percent over all questions; n: seeds (of those wanted, where some are missing); sd and "
+    "differences in points; 95 % t-interval of the mean; Welch and exact "
+    "two-sided permutation p against drgrpo (smallest: what this many seeds could reach at best; Holm over the "
+    "arms of the "
+    "table); trunc.: no end within the limit, share of training / of evaluated completions; dead: all-fail and "
+    "all-pass "
     "groups over the training."
 )
 
@@ -145,7 +148,7 @@ def cell_values(cell: Cell) -> dict[str, Any]:
     training, asked = values["truncated_training"], values["truncated_evaluation"]
     values["truncated"] = "/".join("–" if share is None else f"{100 * share:.1f}" for share in (training, asked))
     if cell.group_size is None:
-        values |= {key: None for key in ("sd", "median", "min", "max", "ci95")} if len(cell.points) == 1 else {}
+        values |= dict.fromkeys(("sd", "median", "min", "max", "ci95")) if len(cell.points) == 1 else {}
     else:
         values |= {f"seed_{point.seed}": point.accuracy for point in cell.points}
     return values

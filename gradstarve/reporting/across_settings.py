@@ -53,7 +53,7 @@ def model_tables(settings: Sequence[Setting], paper: Paper, more_notes: Sequence
     for setting in settings:
         if setting.samples == 1 and setting.points:
             by_data[setting.dataset, setting.asked, setting.evaluation.rsplit("-", 1)[0]].append(setting)
-    tables = []
+    tables: list[Table] = []
     for (dataset, asked, _), members in sorted(by_data.items()):
         if len({setting.model for setting in members}) < 2:
             continue
@@ -104,8 +104,10 @@ def transfer_table(setting: Setting, paper: Paper, more_notes: Sequence[str] = (
         if values.get("sign_to_drgrpo") is not None:
             above, below = ("sign", BASELINE) if values["sign_to_drgrpo"] > 0 else (BASELINE, "sign")
             notes.append(
-                f"G = {group_size}: {above} is above {below} by {signed(100 * abs(values['sign_to_drgrpo'])).lstrip('+')} points "
-                f"(permutation p {shown_p(values['permutation_p'])}; the smallest possible is {shown_p(values['smallest_p'])})."
+                f"G = {group_size}: {above} is above {below} by "
+                f"{signed(100 * abs(values['sign_to_drgrpo'])).lstrip('+')} points "
+                f"(permutation p {shown_p(values['permutation_p'])}; the smallest possible is "
+                f"{shown_p(values['smallest_p'])})."
             )
     if not rows:
         return None
@@ -144,7 +146,7 @@ def _sources(setting: Setting, used: Sequence[Cell]) -> dict[str, tuple[str, ...
     base = setting.base.runs if setting.base else ()
     sources = {"": tuple(run for cell in used for run in cell.runs), "base": base}
     for arm, of_arm in runs.items():
-        sources |= {key: of_arm for key in (arm, f"{arm}_n", f"{arm}_sd", f"{arm}_ci95")}
+        sources |= dict.fromkeys((arm, f"{arm}_n", f"{arm}_sd", f"{arm}_ci95"), of_arm)
         sources[f"{arm}_to_base"] = (*of_arm, *base)
     return sources
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -54,7 +56,7 @@ def build_tables(study: Study) -> list[Table]:
 
 
 def write_tables(study: Study, tables: Sequence[Table]) -> list[Path]:
-    """Write .md, .csv and .tex of each, and provenance.json; what an earlier call wrote and this one does not is removed."""
+    """Write .md, .csv and .tex of each, and runs.csv."""
     folder = study.folder("tables")
     files = []
     for table in tables:
@@ -67,35 +69,67 @@ def write_tables(study: Study, tables: Sequence[Table]) -> list[Path]:
     return [*files, every_run]
 
 
-def write_figures(study: Study, progress: Callable[[str], None] | None = None) -> list[Path]:
+@dataclass(frozen=True)
+class Drawing:
+    """A figure on disk: `files` are its .png and its .pdf; `caption` says what it shows."""
+
+    name: str
+    setting: str
+    caption: str
+    files: Sequence[Path]
+
+
+def write_figures(study: Study, progress: Callable[[str], None] | None = None) -> list[Drawing]:
     """Write every figure that the runs allow, as .png and .pdf."""
     folder = study.folder("figures")
-    files: list[Path] = []
+    drawings = []
     for setting in study.settings:
-        for name, draw in _figures(setting, study):
+        for kind, caption, draw in _figures(setting, study):
+            name = f"{kind}-{setting.name}"
+            if progress is not None:
+                progress(f"drawing {name}")
             figure = draw()
             if figure is not None:
-                if progress is not None:
-                    progress(f"drawing {name}")
-                files += save(figure, folder, name)
-    return files
+                drawings.append(Drawing(name, setting.name, caption, save(figure, folder, name)))
+    return drawings
 
 
-def _figures(setting: Setting, study: Study) -> Iterator[tuple[str, Callable[[], Figure | None]]]:
+def _figures(setting: Setting, study: Study) -> Iterator[tuple[str, str, Callable[[], Figure | None]]]:
+    """(kind, caption, how to draw it) of all that a setting could have."""
+    paper = the_paper()
     if setting.samples > 1:
-        yield f"pass-at-k-{setting.name}", lambda: pass_at_k_figure(setting)
+        yield (
+            "pass-at-k",
+            "pass@k against k on a logarithmic axis; bands: 95 % over questions.",
+            partial(pass_at_k_figure, setting),
+        )
         return
     for size in setting.group_sizes:
-        if any(cell.points for cell in setting.at(size)):
-            yield f"seeds-g{size}-{setting.name}", lambda size=size: seed_dots(setting, size, the_paper())  # type: ignore[misc]
-            if not setting.transfer:
-                yield f"reward-g{size}-{setting.name}", lambda size=size: reward_curves(setting, size)  # type: ignore[misc]
-                yield f"shares-g{size}-{setting.name}", lambda size=size: share_curves(setting, size)  # type: ignore[misc]
-    if not setting.transfer and setting.points:
-        yield f"tokens-{setting.name}", lambda: tokens_figure(setting)
-        difficulty = difficulty_of(setting, study.settings)
-        if difficulty is not None:
-            yield f"difficulty-{setting.name}", lambda: difficulty_figure(difficulty, setting.group_sizes)
+        if not any(cell.points for cell in setting.at(size)):
+            continue
+        seeds = f"Accuracy by arm at G = {size}: every seed a dot, mean and 95 % t-interval below; in brackets, n."
+        yield f"seeds-g{size}", seeds, partial(seed_dots, setting, size, paper)
+        if not setting.transfer:
+            reward = (
+                f"Training reward at G = {size}: mean and range of the seeds; moving average over 5 % of the steps."
+            )
+            yield f"reward-g{size}", reward, partial(reward_curves, setting, size)
+            shares = (
+                f"All-fail, mixed and all-pass groups over the training, G = {size}; dashed: truncated completions."
+            )
+            yield f"shares-g{size}", shares, partial(share_curves, setting, size)
+    if setting.transfer or not setting.points:
+        return
+    tokens = "Accuracy against the tokens that a run had generated; one line a run."
+    yield "tokens", tokens, partial(tokens_figure, setting)
+    difficulty = difficulty_of(setting, study.settings)
+    if difficulty is not None:
+        spread = (
+            "Success rates of single prompts, and the dead groups that follow from them (D_real, unbiased, 95 % "
+            "interval) "
+            f"against those of equal prompts (D_iid). From {difficulty.source}."
+        )
+        yield "difficulty", spread, partial(difficulty_figure, difficulty, setting.group_sizes)
 
 
 def write_provenance(study: Study, tables: Sequence[Table], files: Sequence[Path]) -> Path:

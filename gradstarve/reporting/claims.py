@@ -1,13 +1,15 @@
 """The paper's claims, read against the runs: agrees, disagrees, can't be told at this n, not tested; with the evidence.
 
-One rule decides throughout: a difference is taken as one where its exact two-sided permutation p is below 0.05, or, against
-a single number, where its 95 % t-interval lies on one side. No claim is assumed; the same code gives either answer.
+One rule decides throughout: a difference is taken as one where its exact two-sided permutation p is below 0.05, or,
+against a single number, where its 95 % t-interval lies on one side. No claim is assumed:
+the same code gives either answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
 from typing import Literal
 
@@ -40,7 +42,7 @@ Test = Callable[[Setting], Answer | None]
 
 
 def read_claims(settings: Sequence[Setting]) -> list[Reading]:
-    """Every claim in every setting that can speak to it, in the paper's order; a claim that none can is "not tested"."""
+    """Every claim in every setting that can speak to it, in the paper's order; "not tested" where none can."""
     readings = []
     for claim, test in _CLAIMS:
         found = [(setting, answer) for setting in settings if (answer := test(setting)) is not None]
@@ -52,7 +54,7 @@ def read_claims(settings: Sequence[Setting]) -> list[Reading]:
 
 
 def tally(readings: Sequence[Reading]) -> str:
-    """"2 agree, 1 disagrees, ..." for a line under the tables."""
+    """ "2 agree, 1 disagrees, ..." for a line under the tables."""
     verdicts: list[Verdict] = ["agrees", "disagrees", "can't be told at this n", "not tested"]
     return ", ".join(f"{verdict}: {sum(reading.verdict == verdict for reading in readings)}" for verdict in verdicts)
 
@@ -88,7 +90,11 @@ def _not_above(arm_a: str, size_a: int, arm_b: str, size_b: int, transfer: bool 
             verdict = "disagrees" if comparison.difference > 0 else "agrees"
         elif comparison.ci95 is not None and comparison.ci95[1] < NO_GAIN:
             verdict = "agrees"
-        rule = f" Agreement would need the interval to end below {100 * NO_GAIN:g} points." if verdict.startswith("can") else ""
+        rule = (
+            f" Agreement would need the interval to end below {100 * NO_GAIN:g} points."
+            if verdict.startswith("can")
+            else ""
+        )
         return verdict, _difference_told(a, b) + rule, (*a.runs, *b.runs)
 
     return test
@@ -107,8 +113,10 @@ def _separated(arm_a: str, arm_b: str, size: int) -> Test:
         if comparison.every_a_above_every_b:
             verdict = "agrees" if comparison.permutation.p_two_sided < LEVEL else "can't be told at this n"
         told = (
-            f"Lowest seed of {a.label}: {100 * min(a.accuracies):.1f} %, highest of {b.label}: {100 * max(b.accuracies):.1f} % "
-            f"({len(a.points)} v {len(b.points)} seeds; permutation p {shown_p(comparison.permutation.p_two_sided)}, the smallest "
+            f"Lowest seed of {a.label}: {100 * min(a.accuracies):.1f} %, highest of {b.label}: "
+            f"{100 * max(b.accuracies):.1f} % "
+            f"({len(a.points)} v {len(b.points)} seeds; permutation p "
+            f"{shown_p(comparison.permutation.p_two_sided)}, the smallest "
             f"possible {shown_p(comparison.permutation.smallest_p)})."
         )
         return verdict, told, (*a.runs, *b.runs)
@@ -154,7 +162,11 @@ def _starved(setting: Setting) -> Answer | None:
     if dead.ci95 is not None:
         told += f" (95 % interval [{100 * dead.ci95[0]:.1f}, {100 * dead.ci95[1]:.1f}])"
         verdict = "agrees" if dead.ci95[0] > homogeneous else "disagrees" if dead.ci95[1] < homogeneous else verdict
-    return verdict, f"{told}; equal prompts at base's {100 * base:.1f} % would give {100 * homogeneous:.1f} %.", cell.runs
+    return (
+        verdict,
+        f"{told}; equal prompts at base's {100 * base:.1f} % would give {100 * homogeneous:.1f} %.",
+        cell.runs,
+    )
 
 
 def _share_change(arm: str, share: str, falls: bool) -> Test:
@@ -170,11 +182,12 @@ def _share_change(arm: str, share: str, falls: bool) -> Test:
         changes = summarise([last - first for first, last in ends])
         first, last = fmean(e[0] for e in ends), fmean(e[1] for e in ends)
         name = share.replace("_", "-")
-        told = f"{name} groups of {arm}: {100 * first:.0f} % in the first tenth of the training, {100 * last:.0f} % in the last"
+        told = f"{name} groups of {arm}: {100 * first:.0f} % in the steps' first tenth, {100 * last:.0f} % in the last"
         verdict: Verdict = "can't be told at this n"
         if changes.ci95 is not None:
             low, high = changes.ci95
-            told += f"; change {signed(100 * changes.mean)} points, 95 % interval [{signed(100 * low)}, {signed(100 * high)}]"
+            told += f"; change {signed(100 * changes.mean)} points, 95 % interval "
+            told += f"[{signed(100 * low)}, {signed(100 * high)}]"
             fell, stayed = high < 0, low > -LITTLE
             if falls:
                 verdict = "agrees" if fell else "disagrees" if low > 0 or stayed else verdict
@@ -193,18 +206,28 @@ def _compression(setting: Setting) -> Answer | None:
     (gain_1, gain_k, k), (low, high), runs = found
     verdict: Verdict = "agrees" if low > 0 else "disagrees" if high < 0 else "can't be told at this n"
     told = (
-        f"sign over base: {signed(100 * gain_1)} points at pass@1, {signed(100 * gain_k)} at pass@{k}; difference of the gains, "
+        f"sign over base: {signed(100 * gain_1)} points at pass@1, {signed(100 * gain_k)} at pass@{k}; difference "
+        "of the gains, "
         f"95 % interval over questions [{signed(100 * low)}, {signed(100 * high)}]."
     )
     return verdict, told, runs
 
 
 def _models_claim(settings: Sequence[Setting]) -> Reading:
-    claim = "The stronger the untrained model, the smaller the gain of sign at G = 4 (of the models that can learn at all)"
+    claim = (
+        "The stronger the untrained model, the smaller the gain of sign at G = 4 (of the models that can learn at all)"
+    )
     gains = []
     for setting in settings:
         cell = setting.find("sign", 4)
-        if not setting.transfer and setting.samples == 1 and cell and cell.points and setting.base and setting.base.points:
+        if (
+            not setting.transfer
+            and setting.samples == 1
+            and cell
+            and cell.points
+            and setting.base
+            and setting.base.points
+        ):
             base = fmean(setting.base.accuracies)
             gains.append((base, fmean(cell.accuracies) - base, setting.model, setting.dataset, cell.runs))
     models = {(model, dataset) for _, _, model, dataset, _ in gains}
@@ -212,8 +235,10 @@ def _models_claim(settings: Sequence[Setting]) -> Reading:
     if len(models) < 2 or len(data) > 1 or len(models) != len(gains):
         return Reading(claim, "not tested", "It takes several models on the same data, in one setting each.")
     gains.sort()
-    told = "; ".join(f"{model}: base {100 * base:.1f} %, gain {signed(100 * gain)}" for base, gain, model, _, _ in gains)
-    falling = all(first[1] > second[1] for first, second in zip(gains, gains[1:], strict=False))
+    told = "; ".join(
+        f"{model}: base {100 * base:.1f} %, gain {signed(100 * gain)}" for base, gain, model, _, _ in gains
+    )
+    falling = all(first[1] > second[1] for first, second in pairwise(gains))
     # With m models, one order of m! falls throughout.
     verdict: Verdict = "can't be told at this n" if len(gains) < 4 else "agrees" if falling else "disagrees"
     return Reading(claim, verdict, f"{told}.", "", tuple(run for *_, runs in gains for run in runs))
@@ -234,7 +259,8 @@ def _difference_told(a: Cell, b: Cell) -> str:
         told += f", 95 % interval [{signed(100 * comparison.ci95[0])}, {signed(100 * comparison.ci95[1])}]"
     told += f", permutation p {shown_p(comparison.permutation.p_two_sided)}"
     if comparison.permutation.smallest_p >= LEVEL:
-        return f"{told}; with {len(a.points)} v {len(b.points)} seeds it cannot fall below {shown_p(comparison.permutation.smallest_p)}."
+        smallest = shown_p(comparison.permutation.smallest_p)
+        return f"{told}; with {len(a.points)} v {len(b.points)} seeds it cannot fall below {smallest}."
     if comparison.permutation.p_two_sided >= LEVEL and comparison.detectable_difference is not None:
         told += f"; this n would have seen {100 * comparison.detectable_difference:.1f} points with probability 0.8"
     return f"{told}."
@@ -248,21 +274,21 @@ def _mean_told(cell: Cell) -> str:
 
 _CLAIMS: list[tuple[str, Test]] = [
     ("At G = 4, sign ends above drgrpo (73.8 against 28.4 %)", _above("sign", 4, "drgrpo", 4)),
-    ("At G = 4, every seed of sign ends above every seed of drgrpo (64.6 above 30.6 %)", _separated("sign", "drgrpo", 4)),
+    ("At G = 4, every seed of sign is above every seed of drgrpo (64.6, 30.6 %)", _separated("sign", "drgrpo", 4)),
     ("At G = 4, sign ends above tasa (73.8 against 45.9 %)", _above("sign", 4, "tasa", 4)),
     ("At G = 4, tasa ends above drgrpo (45.9 against 28.4 %)", _above("tasa", 4, "drgrpo", 4)),
     ("At G = 4, drgrpo gains little over the untrained model (+2.9 points)", _over_base("drgrpo", 4, little=True)),
-    ("Replay by cross-entropy does not improve sign (67.8 against 73.8 %, p 0.249)", _not_above("sign_ce", 4, "sign", 4)),
-    ("Replay by cross-entropy improves tasa (49.8 against 45.9 %)", _above("tasa_ce", 4, "tasa", 4)),
+    ("Cross-entropy replay does not improve sign (67.8 against 73.8 %)", _not_above("sign_ce", 4, "sign", 4)),
+    ("Cross-entropy replay improves tasa (49.8 against 45.9 %)", _above("tasa_ce", 4, "tasa", 4)),
     ("drgrpo at G = 8 ends above drgrpo at G = 4 (81.7 against 28.4 %)", _above("drgrpo", 8, "drgrpo", 4)),
     ("At G = 8, sign ends above drgrpo (85.8 against 81.7 %)", _above("sign", 8, "drgrpo", 8)),
-    ("At G = 8, every seed of sign ends above every seed of drgrpo (one-sided p 0.0013)", _separated("sign", "drgrpo", 8)),
+    ("At G = 8, every seed of sign is above every seed of drgrpo (p 0.0013)", _separated("sign", "drgrpo", 8)),
     ("sign learns at G = 2 as well (67.1 %)", _over_base("sign", 2, little=False)),
-    ("At G = 4, more of drgrpo's groups are dead than equal prompts would give (69 against 32 %)", _starved),
-    ("Under sign at G = 4, the all-fail share falls (0.70 to 0.10)", _share_change("sign", "all_fail", falls=True)),
-    ("Under drgrpo at G = 4, the dead share does not fall (0.69 to 0.72)", _share_change("drgrpo", "dead", falls=False)),
+    ("At G = 4, more of drgrpo's groups are dead than equal prompts would give (69, 32 %)", _starved),
+    ("Under sign at G = 4, the all-fail share falls (70 to 10 %)", _share_change("sign", "all_fail", True)),
+    ("Under drgrpo at G = 4, the dead share does not fall (69 to 72 %)", _share_change("drgrpo", "dead", False)),
     ("sign gains more at pass@1 than at pass@100 (+11.9 against +2.2 points)", _compression),
-    ("On transfer (MATH-500), sign is above drgrpo at G = 4 (36.8 against 31.8 %, n 1)", _above("sign", 4, "drgrpo", 4, True)),
-    ("On transfer (MATH-500), sign is not above drgrpo at G = 8 (29.3 against 32.3 %, n 3)",
+    ("On MATH-500, sign is above drgrpo at G = 4 (36.8 against 31.8 %, n 1)", _above("sign", 4, "drgrpo", 4, True)),
+    ("On MATH-500, sign is not above drgrpo at G = 8 (29.3 against 32.3 %, n 3)",
      _not_above("sign", 8, "drgrpo", 8, True)),
 ]  # fmt: skip

@@ -37,7 +37,8 @@ COLUMNS = [
 ]
 LEGEND = (
     "Differences of mean accuracy in points. Welch's t-test and its interval; perm.: exact label-permutation p of the "
-    "difference of means, two-sided; smallest: what these data could reach at best; Holm over the rows of this table; shift: "
+    "difference of means, two-sided; smallest: what these data could reach at best; Holm over the rows of this "
+    "table; shift: "
     "Hodges-Lehmann with its exact interval; could be seen: the true difference that this many seeds would find with "
     "probability 0.8 at the 5 % level."
 )
@@ -117,9 +118,15 @@ def separation_note(a: Cell, b: Cell) -> str:
     low_a, high_a, low_b, high_b = min(a.accuracies), max(a.accuracies), min(b.accuracies), max(b.accuracies)
     permutation = compare(a.accuracies, b.accuracies).permutation
     if low_a > high_b:
-        told = f"Every seed of {a.label} is above every seed of {b.label} (lowest {100 * low_a:.1f}, highest {100 * high_b:.1f})"
+        told = (
+            f"Every seed of {a.label} is above every seed of {b.label} "
+            f"(lowest {100 * low_a:.1f}, highest {100 * high_b:.1f})"
+        )
     elif low_b > high_a:
-        told = f"Every seed of {b.label} is above every seed of {a.label} (lowest {100 * low_b:.1f}, highest {100 * high_a:.1f})"
+        told = (
+            f"Every seed of {b.label} is above every seed of {a.label} "
+            f"(lowest {100 * low_b:.1f}, highest {100 * high_a:.1f})"
+        )
     else:
         told = (
             f"The seeds of {a.label} ({100 * low_a:.1f} to {100 * high_a:.1f}) and {b.label} ({100 * low_b:.1f} to "
@@ -127,6 +134,8 @@ def separation_note(a: Cell, b: Cell) -> str:
         )
     kind = "exact " if permutation.exact else ""
     return (
-        f"{told}; {kind}permutation p {shown_p(permutation.p_two_sided)} two-sided, {shown_p(permutation.p_greater)} one-sided "
-        f"({a.label} above), {shown_p(permutation.smallest_p)} the smallest that {len(a.points)} v {len(b.points)} such seeds allow."
+        f"{told}; {kind}permutation p {shown_p(permutation.p_two_sided)} two-sided, "
+        f"{shown_p(permutation.p_greater)} one-sided "
+        f"({a.label} above), {shown_p(permutation.smallest_p)} the smallest that {len(a.points)} v {len(b.points)} "
+        "such seeds allow."
     )

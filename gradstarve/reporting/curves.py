@@ -59,7 +59,15 @@ def tokens_figure(setting: Setting) -> Figure | None:
         for number, path in enumerate(of_cell):
             tokens, accuracies = zip(*path, strict=True)
             shown = f"{label}, G = {group_size}" if number == 0 else None
-            axes.plot(tokens, [100 * a for a in accuracies], color=colour, linewidth=0.7, alpha=0.55, linestyle=line, label=shown)
+            axes.plot(
+                tokens,
+                [100 * a for a in accuracies],
+                color=colour,
+                linewidth=0.7,
+                alpha=0.55,
+                linestyle=line,
+                label=shown,
+            )
             axes.plot(tokens[-1:], [100 * accuracies[-1]], marker, color=colour, markersize=3.5, markeredgewidth=0)
     axes.set_xlabel("tokens generated in training")
     axes.set_ylabel(f"accuracy on {setting.asked}, %")

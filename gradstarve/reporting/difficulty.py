@@ -22,13 +22,13 @@ EARLY = 0.1  # share of the training's groups that stands for its start
 class Difficulty:
     """Counts by prompt, and where they come from, in words."""
 
-    samples_P: NDArray[np.int64]
-    successes_P: NDArray[np.int64]
+    samples_P: NDArray[np.int64]  # noqa: N815 - arrays carry their axes
+    successes_P: NDArray[np.int64]  # noqa: N815
     source: str
     runs: tuple[str, ...]
 
     @property
-    def rates_P(self) -> NDArray[np.float64]:
+    def rates_P(self) -> NDArray[np.float64]:  # noqa: N802
         return self.successes_P / self.samples_P
 
 
@@ -80,10 +80,12 @@ def difficulty_figure(difficulty: Difficulty, group_sizes: Sequence[int]) -> Fig
     found = [(size, dead) for size in sorted({2, *group_sizes}) if (dead := dead_of(difficulty, size)) is not None]
     for place, (_, dead) in enumerate(found):
         low, high = dead.d_real_ci95
-        right.bar(place - 0.2, 100 * dead.d_real, width=0.38, color="#D55E00", label="$D_{real}$" if place == 0 else None)
+        right.bar(
+            place - 0.2, 100 * dead.d_real, width=0.38, color="#D55E00", label="$D_{real}$" if place == 0 else None
+        )
         right.plot([place - 0.2] * 2, [100 * low, 100 * high], color="#000000", linewidth=0.9)
-        right.bar(place + 0.2, 100 * dead.d_iid, width=0.38, color="#FFFFFF", edgecolor="#000000", hatch="////", linewidth=0.6,
-                  label="$D_{iid}$" if place == 0 else None)  # fmt: skip
+        right.bar(place + 0.2, 100 * dead.d_iid, width=0.38, color="#FFFFFF", edgecolor="#000000", hatch="////",
+                  linewidth=0.6, label="$D_{iid}$" if place == 0 else None)  # fmt: skip
     right.set_xticks(range(len(found)), [str(size) for size, _ in found])
     right.set_xlabel("group size G")
     right.set_ylabel("dead groups, %")

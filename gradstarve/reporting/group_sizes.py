@@ -8,7 +8,7 @@ from statistics import fmean
 from gradstarve.reporting.arms import sorted_arms
 from gradstarve.reporting.notes import absence_notes, describe, seeds_told
 from gradstarve.reporting.paper import Paper
-from gradstarve.reporting.settings import Setting
+from gradstarve.reporting.settings import Cell, Setting
 from gradstarve.reporting.statistics import summarise
 from gradstarve.reporting.table import Column, Row, Table
 from gradstarve.reporting.trajectories import accuracy_at_tokens
@@ -28,7 +28,8 @@ COLUMNS = [
     Column("paper_mean", "paper", "percent", "terminal"),
 ]
 LEGEND = (
-    "Equal steps: the final accuracy. Equal tokens: accuracy when a run had generated the token budget, which is what the "
+    "Equal steps: the final accuracy. Equal tokens: accuracy when a run had generated the token budget, which is "
+    "what the "
     "smallest group size of the same arm generated in its shortest run; linear between the evaluated steps, from the "
     "untrained model on. A larger group generates more tokens a step, so that it has taken fewer steps by then."
 )
@@ -45,13 +46,12 @@ def group_size_table(setting: Setting, paper: Paper, more_notes: Sequence[str] =
         return None
     base = fmean(setting.base.accuracies) if setting.base and setting.base.points else None
     like = not paper.unlike(setting)
-    rows, cells, notes = [], [], list(more_notes)
+    rows, cells, notes = [], list[Cell](), list(more_notes)
     for arm in chosen:
-        smallest = setting.find(arm, min(arms[arm]))
-        budget = min((p.tokens for p in smallest.points if p.tokens is not None), default=None) if smallest else None
-        for group_size in sorted(arms[arm]):
-            cell = setting.find(arm, group_size)
-            assert cell is not None
+        of_arm = [cell for cell in setting.cells if cell.label == arm and cell.points]
+        budget = min((p.tokens for p in of_arm[0].points if p.tokens is not None), default=None)
+        for cell in of_arm:
+            group_size = cell.group_size
             cells.append(cell)
             summary = summarise(cell.accuracies)
             known = [p.tokens for p in cell.points if p.tokens is not None]
@@ -84,7 +84,8 @@ def group_size_table(setting: Setting, paper: Paper, more_notes: Sequence[str] =
             )
             if budget is not None and len(at_budget) < len(cell.points):
                 notes.append(
-                    f"{arm}, G = {group_size}: {len(cell.points) - len(at_budget)} runs generated fewer tokens than the budget."
+                    f"{arm}, G = {group_size}: {len(cell.points) - len(at_budget)} runs generated fewer tokens "
+                    "than the budget."
                 )
     notes += absence_notes(cells)
     notes.append(paper.explain(setting))

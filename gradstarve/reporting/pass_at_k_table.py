@@ -119,7 +119,7 @@ def _mean_and_interval(values_Q: NDArray[np.float64], bounded: bool = True) -> t
 def gain_difference(
     setting: Setting, arm: str, group_size: int
 ) -> tuple[tuple[float, float, int], tuple[float, float], tuple[str, ...]] | None:
-    """(gain over base at pass@1, at the largest k up to 100, that k), the interval of their difference over questions, runs."""
+    """(gain over base at pass@1, at the largest k up to 100, that k), interval of their difference, runs behind it."""
     cell = setting.find(arm, group_size)
     if setting.samples < 8 or cell is None or setting.base is None:
         return None

@@ -71,12 +71,14 @@ def leave_one_out_table(setting: Setting, group_size: int, more_notes: Sequence[
             Row(cell.label, row, {}, {"": (*cell.runs, *(baseline.runs if baseline and cell is not baseline else ()))})
         )
     legend = (
-        "The mean of an arm when one of its seeds is left out; its difference to drgrpo, and the largest permutation p, when "
+        "The mean of an arm when one of its seeds is left out; its difference to drgrpo, and the largest "
+        "permutation p, when "
         "one seed of either is left out. A conclusion that changes here hangs on one seed."
     )
     kind = f"leave-one-out-g{group_size}"
     caption = f"{describe(setting, group_size)} {seeds_told(cells)}"
-    return Table(kind, f"{kind}-{setting.name}", f"Leave one seed out, G = {group_size} · {setting.name}", caption, LEAVE_COLUMNS, rows, more_notes, legend)  # fmt: skip
+    title = f"Leave one seed out, G = {group_size} · {setting.name}"
+    return Table(kind, f"{kind}-{setting.name}", title, caption, LEAVE_COLUMNS, rows, more_notes, legend)
 
 
 def noise_table(rows: Sequence[RunRow]) -> Table | None:
@@ -100,7 +102,8 @@ def noise_table(rows: Sequence[RunRow]) -> Table | None:
     if not found:
         return None
     caption = (
-        "The same weights, evaluated again on the same questions in the same way: what moves here is the evaluation itself, and "
+        "The same weights, evaluated again on the same questions in the same way: what moves here is the "
+        "evaluation itself, and "
         "no difference below it means anything."
     )
     return Table("repeats", "repeats", "Repeated evaluations", caption, NOISE_COLUMNS, found)

@@ -1,7 +1,7 @@
 """Runs sorted into settings and cells: what may stand in one table, and what is missing from it.
 
 A setting is one setting key (all that a run trains on, but for seed, advantage and group size) under one evaluation. A
-cell is all seeds of one arm in it. Nothing that differs in model, data, evaluation or any other key ever meets in a cell.
+cell is all seeds of one arm in it. Nothing that differs in model, data, evaluation or any other key meets in a cell.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""How figures look: one column of a paper wide, colours that colour-blind readers can tell apart, and how they are saved."""
+"""How figures look (a paper column wide, colours that colour-blind readers can tell apart) and how they are saved."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -27,7 +29,7 @@ _OTHER_STYLES = [("#5D5D5D", "h"), ("#E69F00", "p"), ("#7A4EAB", "<"), ("#8C564B
 # All-fail, mixed, all-pass; light enough for a black outline to show over them.
 SHARE_COLOURS = {"all_fail": "#D55E00", "mixed": "#F0E442", "all_pass": "#56B4E9"}
 
-_SETTINGS = {
+_SETTINGS: Any = {
     "font.size": 8,
     "axes.labelsize": 8,
     "xtick.labelsize": 7,
@@ -71,16 +73,19 @@ def key_above(figure: Figure, title: str) -> Legend:
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """`name`.png and `name`.pdf; the same numbers give the same bytes."""
-    files = []
-    for suffix, metadata in ((".png", {"Software": None}), (".pdf", {"CreationDate": None})):
-        file = folder / f"{name}{suffix}"
-        kind = suffix[1:]
+    """`name`.png and `name`.pdf; the same numbers give the same bytes.
 
-        def write(path: Path, kind: str = kind, metadata: dict[str, None] = metadata) -> None:
-            with matplotlib.rc_context(_SETTINGS):
-                figure.savefig(path, format=kind, dpi=220, metadata=metadata)
+    Embedding a font takes most of the time, so a .pdf whose .png would not change is left as it is.
+    """
+    png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
+    drawn = io.BytesIO()
+    with matplotlib.rc_context(_SETTINGS):
+        figure.savefig(drawn, format="png", dpi=220, metadata={"Software": None})
+        if not (pdf.is_file() and png.is_file() and png.read_bytes() == drawn.getvalue()):
+            write_with(pdf, lambda path: figure.savefig(path, format="pdf", metadata={"CreationDate": None}))
+            write_with(png, lambda path: _write_bytes(path, drawn.getvalue()))
+    return [png, pdf]
 
-        write_with(file, write)
-        files.append(file)
-    return files
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)

@@ -48,7 +48,7 @@ class Row:
 class Table:
     """`kind` is the table's short name ("table1"), `name` its file's ("table1-tiny-sums").
 
-    `caption` states the setting, `legend` how the columns read (the same in every table of a kind); `notes` stand under it.
+    `caption` states the setting, `legend` how the columns read (the same for all of a kind); `notes` stand below.
     """
 
     kind: str

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     files = write_tables(study, tables)
     if not arguments.no_figures:
-        files += write_figures(study, to_stderr if len(study.settings) > 3 else None)
+        files += [file for drawing in write_figures(study, to_stderr) for file in drawing.files]
     files.append(write_provenance(study, tables, files))
     main = [table for table in tables if table.kind in {"table1", "table2", "table3", "transfer"}] or list(tables[:1])
     width = min(max(shutil.get_terminal_size((110, 24)).columns, 80), 120)
@@ -53,11 +53,17 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{len(main) - MOST_SHOWN} more such tables are in the files.\n")
     print(textwrap.fill(main[0].legend, width) + "\n")
     readings = read_claims(study.settings)
-    print("The paper's claims, read against these runs (each in its own setting; `gradstarve report` has the evidence):")
+    print(
+        "The paper's claims, read against these runs (each in its own setting; `gradstarve report` has the evidence):"
+    )
     for reading in readings:
         if reading.verdict != "not tested":
             where = f" [{reading.setting}]" if len(study.settings) > 1 and reading.setting else ""
-            print(textwrap.fill(f"{reading.verdict}: {reading.claim}{where}", width, initial_indent="  ", subsequent_indent="    "))
+            print(
+                textwrap.fill(
+                    f"{reading.verdict}: {reading.claim}{where}", width, initial_indent="  ", subsequent_indent="    "
+                )
+            )
     print(f"  {tally(readings)}\n")
     for row in study.loose:
         print(f"In no table: {row.run}: {row.state} ({row.why}); its config cannot be read.", file=sys.stderr)

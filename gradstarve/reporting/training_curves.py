@@ -34,7 +34,9 @@ def reward_curves(setting: Setting, group_size: int) -> Figure | None:
             label=f"{cell.label} ({frame.shape[1]})",
         )
         if frame.shape[1] > 1:
-            axes.fill_between(frame.index, 100 * frame.min(axis=1), 100 * frame.max(axis=1), color=colour, alpha=0.15, linewidth=0)
+            axes.fill_between(
+                frame.index, 100 * frame.min(axis=1), 100 * frame.max(axis=1), color=colour, alpha=0.15, linewidth=0
+            )
     axes.set_xlabel("step")
     axes.set_ylabel(f"training reward, % (G = {group_size})")
     axes.set_ylim(0, 100)
@@ -53,7 +55,10 @@ def share_curves(setting: Setting, group_size: int) -> Figure | None:
         shares = {name: frame.mean(axis=1) for name in SHARE_COLOURS if (frame := _frame(cell, name)) is not None}
         steps = next(iter(shares.values())).index
         axes.stackplot(
-            steps, *(100 * share for share in shares.values()), colors=[SHARE_COLOURS[name] for name in shares], linewidth=0
+            steps,
+            *(100 * share for share in shares.values()),
+            colors=[SHARE_COLOURS[name] for name in shares],
+            linewidth=0,
         )
         truncated = _frame(cell, "truncated")
         if truncated is not None:

@@ -33,9 +33,11 @@ DEGENERACY_COLUMNS = [
     Column("paper_dead", "paper D_real", "percent"),
 ]
 DEGENERACY_LEGEND = (
-    "Shares of groups over the whole training, means over seeds. D_real: dead groups (all-fail or all-pass) as they were "
+    "Shares of groups over the whole training, means over seeds. D_real: dead groups (all-fail or all-pass) as "
+    "they were "
     "observed; D_iid = p^G + (1-p)^G if all prompts had the same success probability p, at p = the mean reward of the "
-    "training, and at p = the accuracy of the untrained model, as the paper has it. D_real includes the policy's change over "
+    "training, and at p = the accuracy of the untrained model, as the paper has it. D_real includes the policy's "
+    "change over "
     "the training. Truncated: share of completions."
 )
 COST_COLUMNS = [
@@ -66,12 +68,13 @@ def degeneracy_table(setting: Setting, paper: Paper, more_notes: Sequence[str] =
         dead = summarise([share for point in cell.points if (share := point.share("dead")) is not None])
         rewards = [reward for point in cell.points if (reward := mean_reward(point)) is not None]
         mean = fmean(rewards) if rewards else None
+        groups = _mean(point.result.get("groups") for point in cell.points)
         d_iid = float(degeneracy(mean, group_size)) if mean is not None else None
-        values = {
+        values: dict[str, Any] = {
             "arm": cell.label,
             "group_size": group_size,
             "n": dead.n,
-            "groups": _mean(point.result.get("groups") for point in cell.points),
+            "groups": round(groups) if groups is not None else None,
             **{
                 key: _mean(point.share(key) for point in cell.points)
                 for key in ("all_fail", "mixed", "all_pass", "truncated")
@@ -85,7 +88,6 @@ def degeneracy_table(setting: Setting, paper: Paper, more_notes: Sequence[str] =
         }
         if like and cell.label == "drgrpo" and group_size == 4:
             values["paper_dead"] = paper.content["degeneracy"]["g4_drgrpo_seed42"]["dead"]
-        values["groups"] = round(values["groups"]) if values["groups"] is not None else None
         rows.append(Row(f"{cell.label}-g{group_size}", values, {}, {"": cell.runs}))
     return _table(
         "degeneracy", "Dead groups in training", setting, cells, DEGENERACY_COLUMNS, rows, more_notes, DEGENERACY_LEGEND
@@ -121,7 +123,8 @@ def cost_table(setting: Setting, more_notes: Sequence[str] = ()) -> Table | None
         }
         rows.append(Row(f"{cell.label}-g{cell.group_size}", values, {}, {"": cell.runs}))
     legend = (
-        "Generated tokens are those of the training rollouts. Seconds are wall-clock, evaluation included where a run did it; "
+        "Generated tokens are those of the training rollouts. Seconds are wall-clock, evaluation included where a "
+        "run did it; "
         "times compare only between runs on the same hardware with the same load."
     )
     return _table("cost", "Cost", setting, cells, COST_COLUMNS, rows, more_notes, legend)

@@ -14,7 +14,7 @@ from gradstarve.runs.folder import RunFolder
 
 @functools.lru_cache(maxsize=512)
 def steps_of(folder: Path) -> pd.DataFrame:
-    """The steps of a run, in order; empty where they were not kept. A step that was redone counts once, as it was last."""
+    """The steps of a run, in order; empty where they were not kept. A step that was redone counts as it was last."""
     steps = RunFolder(folder).read("steps")
     return steps.drop_duplicates("step", keep="last").sort_values("step") if len(steps) else steps
 

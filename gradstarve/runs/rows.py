@@ -28,7 +28,7 @@ State = Literal["done", "running", "queued", "failed", "interrupted", "lost", "u
 class RunRow:
     """One run folder.
 
-    `result` is result.json (None unless the run is done). `evaluations` maps an evaluation's folder name to its summary.
+    `result` is result.json, None unless the run is done. `evaluations` maps a folder name to its summary.
     `why` is one line for a run that is not done. "lost": said to be running, by a process that is gone. "unreadable": a
     result.json that is not one of this layout, or not this folder's.
     """

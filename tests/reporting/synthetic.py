@@ -1,4 +1,4 @@
-"""Run folders with made-up numbers, written by runs' own writers: for the tests of reporting and for bench/tables.py."""
+"""Run folders with made-up numbers, written by runs' own writers: for tests of reporting and for bench/tables.py."""
 
 from __future__ import annotations
 
@@ -122,15 +122,17 @@ def write_run(
     rewards = [g["n_plus"] / group for g in groups]
     per_step = [sum(rewards[s * prompts : (s + 1) * prompts]) / prompts for s in range(steps)]
     formula = config.advantage.formula
+    resolved = get_advantage(formula, config.advantage.parameters).resolved_formula() if trains else "untrained"
     folder.write_result(
         {
             "run": run_name(config), "advantage": config.advantage.name, "formula": formula,
-            "resolved_formula": get_advantage(formula, config.advantage.parameters).resolved_formula() if trains else None,
+            "resolved_formula": resolved,
             "group_size": group if trains else None, "seed": config.seed if trains else None,
             "steps": steps, "prompts_per_step": prompts, "learning_rate": config.learning_rate,
             "completion_limit": config.completion_limit, "model": config.model.name,
             "model_id": getattr(config.model, "id", config.model.name), "dataset": config.dataset.name,
-            "cell": cell_key(config), "setting": setting_key(config) if trains else None, "model_key": model_key(config),
+            "cell": cell_key(config), "setting": setting_key(config) if trains else None,
+            "model_key": model_key(config),
             "signature": signature(config), "evaluation": {"name": evaluation_name(config), **final},
             "shares": shares_of([g["n_plus"] for g in groups], group, truncated) if trains else None,
             "reward_first": sum(per_step[:10]) / 10 if trains else None,
@@ -183,7 +185,8 @@ def write_evaluation(
         {
             "evaluation": config.evaluation.name, "key": evaluation_key(config),
             "identity": dict(identity or evaluation_identity(config)), "run": folder.name,
-            "dataset": dataset or config.dataset.name, "by_step": {**(earlier or {}), str(final["step"]): dict(final)}, "final": dict(final),
+            "dataset": dataset or config.dataset.name, "final": dict(final),
+            "by_step": {**(earlier or {}), str(final["step"]): dict(final)},
         },
     )  # fmt: skip
     return place

@@ -13,6 +13,8 @@ import numpy as np
 from gradstarve.reporting.statistics.rationals import Number, common_integers, exact_fractions
 from gradstarve.reporting.statistics.subset_sums import SubsetSums, subset_sums
 
+_MOST_LABELS_DEALT = 60_000_000  # some seconds
+
 
 @dataclass(frozen=True)
 class Permutation:
@@ -42,8 +44,8 @@ def permutation_test(a: Sequence[Number], b: Sequence[Number], resamples: int = 
 
     Values become integer multiples of a common unit (see `exact_fractions`); differences are compared as integers, so
     ties are ties. Exact for counts of questions (50 v 50 and more) and for any values up to 44 in all. Beyond both,
-    `resamples` random relabellings from `seed`, the observed one counted with them (Phipson and Smyth 2010), and
-    `exact` is False.
+    `resamples` random relabellings from `seed` (fewer where there are more than 600 values), the observed one counted
+    with them (Phipson and Smyth 2010), and `exact` is False.
     """
     if not len(a) or not len(b):
         raise ValueError("a permutation test needs a value in each group")
@@ -57,7 +59,7 @@ def permutation_of_integers(integers: Sequence[int], n_a: int, resamples: int, s
     n = len(integers)
     exact_sums = _sums_of_group(integers, n_a)
     exact = exact_sums is not None
-    sums = exact_sums or _drawn_sums(integers, n_a, observed, resamples, seed)
+    sums = exact_sums or _drawn_sums(integers, n_a, observed, min(resamples, _MOST_LABELS_DEALT // n), seed)
 
     def share_as_far(sum_a: int) -> Fraction:
         # mean(a) - mean(b) = (n * sum_a - n_a * total) / (n_a * n_b): the numerator decides.
@@ -129,8 +131,8 @@ def _drawn_sums(integers: Sequence[int], n_a: int, observed: int, resamples: int
     drawn = [np.array([observed], dtype=values.dtype)]
     for start in range(0, resamples, at_once):
         rows = min(at_once, resamples - start)
-        shuffled = generator.permuted(np.tile(np.arange(len(values)), (rows, 1)), axis=1)
-        drawn.append(values[shuffled[:, :n_a]].sum(axis=1))
+        shuffled = generator.permuted(np.tile(values, (rows, 1)), axis=1)
+        drawn.append(shuffled[:, :n_a].sum(axis=1))
     return _DrawnSums(np.sort(np.concatenate(drawn)))
 
 

@@ -10,9 +10,10 @@ import numpy as np
 from scipy import stats
 
 from gradstarve.reporting.statistics.permutation import Permutation, permutation_test
+from gradstarve.reporting.statistics.rationals import common_integers
 from gradstarve.reporting.statistics.subset_sums import subset_sums
 
-_MOST_PAIRS = 25_000_000
+_MOST_PAIRS = 4_000_000
 
 
 def mann_whitney(a: Sequence[Fraction], b: Sequence[Fraction]) -> tuple[float, Permutation | None]:
@@ -37,7 +38,7 @@ def probability_of_improvement(a: Sequence[Fraction], b: Sequence[Fraction]) -> 
 
 
 def hodges_lehmann(a: Sequence[Fraction], b: Sequence[Fraction]) -> float | None:
-    """The median of all differences a[i] - b[j]: by how much a is shifted. None beyond 25 million pairs."""
+    """The median of all differences a[i] - b[j]: by how much a is shifted. None beyond 4 million pairs."""
     differences = _pairwise_differences(a, b)
     return None if differences is None else float(np.median(differences))
 
@@ -72,8 +73,9 @@ def hodges_lehmann_interval(a: Sequence[Fraction], b: Sequence[Fraction]) -> tup
 
 
 def _doubled_midranks(values: Sequence[Fraction]) -> list[int]:
-    order = {value: place for place, value in enumerate(sorted(set(values)))}
-    midranks = stats.rankdata([order[value] for value in values])
+    integers, _ = common_integers(values)
+    order = {integer: place for place, integer in enumerate(sorted(set(integers)))}
+    midranks = stats.rankdata([order[integer] for integer in integers])
     return [int(doubled) for doubled in 2 * midranks]
 
 

@@ -10,7 +10,7 @@ from statistics import median
 
 from scipy import stats
 
-from gradstarve.reporting.statistics.rationals import Number, exact_fractions
+from gradstarve.reporting.statistics.rationals import Number, common_integers, exact_fractions
 
 SMALLEST_N_OF_IQM = 4  # with fewer, a quarter of the values is none, and the IQM is the mean
 
@@ -66,12 +66,13 @@ def standard_deviation(values: Sequence[Fraction]) -> float | None:
     """With ddof=1: exactly 0 only where all values are equal. None for fewer than two."""
     if len(values) < 2:
         return None
-    mean = mean_of(values)
-    variance = sum(((value - mean) ** 2 for value in values), Fraction(0)) / (len(values) - 1)
-    return float_root(variance)
+    integers, unit = common_integers(values)
+    n = len(integers)
+    squares = n * sum(integer**2 for integer in integers) - sum(integers) ** 2
+    return _root(Fraction(squares, n * (n - 1)) * unit**2)
 
 
-def float_root(square: Fraction) -> float:
+def _root(square: Fraction) -> float:
     """Square root, also where the square itself is too small or too large for a float."""
     if square == 0:
         return 0.0

@@ -1,0 +1,73 @@
+"""The door that users use, and run folders to put behind it."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import synthetic  # noqa: E402
+
+from gradstarve import cli  # noqa: E402
+from gradstarve.runs.config import RunConfig  # noqa: E402
+from gradstarve.runs.sweeps import declare  # noqa: E402
+
+
+class Outputs:
+    """An outputs folder being filled, and the commands that read it."""
+
+    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.path, self.capsys = path, capsys
+
+    def config(self, advantage: str, group_size: int = 4, seed: int = 42, **keys: Any) -> RunConfig:
+        return synthetic.config(self.path, advantage, group_size, seed, **({"steps": 20} | keys))
+
+    def cell(self, advantage: str, rights: Sequence[int], group_size: int = 4, n: int = 100, **keys: Any) -> list[RunConfig]:
+        """Finished runs of seeds 42, 43, ... that got `rights` of `n` questions."""
+        write = {key: keys.pop(key) for key in list(keys) if key in {"commit", "dirty", "versions", "tables", "by_step"}}
+        configs = [self.config(advantage, group_size, 42 + i, **keys) for i in range(len(rights))]
+        for config, right in zip(configs, rights, strict=True):
+            synthetic.write_run(config, right, n, **write)
+        return configs
+
+    def base(self, right: int = 25, n: int = 100, **keys: Any) -> RunConfig:
+        config = self.config("base", **keys)
+        synthetic.write_run(config, right, n)
+        return config
+
+    def declare(self, configs: Sequence[RunConfig], name: str = "wanted") -> None:
+        declare(self.path, name, None, ["python", "run.py", "-m", f"+sweep={name}"], configs)
+
+    def call(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error of a command on this folder."""
+        self.capsys.readouterr()
+        code = cli.main([arguments[0], "--outputs", str(self.path), *arguments[1:]])
+        captured = self.capsys.readouterr()
+        return code, captured.out, captured.err
+
+    def tables(self, *arguments: str) -> str:
+        """Standard output of `gradstarve tables` without figures, which must succeed."""
+        code, out, err = self.call("tables", "--no-figures", *arguments)
+        assert code == 0, err
+        return out
+
+    def csv(self, name: str) -> dict[str, dict[str, str]]:
+        """A table's csv: rows by their first column."""
+        with (self.path / "tables" / f"{name}.csv").open(newline="") as stream:
+            return {next(iter(row.values())): row for row in csv.DictReader(stream)}
+
+    def text(self, name: str, suffix: str = ".md") -> str:
+        return (self.path / "tables" / f"{name}{suffix}").read_text()
+
+
+@pytest.fixture
+def outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Outputs:
+    return Outputs(tmp_path / "outputs", capsys)
+
+
