@@ -20,17 +20,13 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threshold", type=float, metavar="T", help="count rewards of at least T as right")
 
 
-def diagnose(path: Path, reading: Reading) -> Diagnosis:
+def diagnose(path: Path, reading: Reading, base: float | None = None) -> Diagnosis:
     """Read, measure and judge a rollout log. Raises UserError for one that can't be read."""
     rollouts = read_rollouts(path, reading)
     diagnosis = measure(rollouts, reading.group_size)
+    diagnosis.base = base
     diagnosis.findings = find(diagnosis, rollouts)
     return diagnosis
-
-
-def _asked(diagnosis: Diagnosis) -> str:
-    groups = f"{len(diagnosis.groups)} groups"
-    return groups if diagnosis.prompts == len(diagnosis.groups) else f"{diagnosis.prompts} prompts in {groups}"
 
 
 def as_text(name: str, diagnosis: Diagnosis) -> str:
@@ -45,7 +41,7 @@ def as_text(name: str, diagnosis: Diagnosis) -> str:
     ]
     counted = "groups" if diagnosis.stepped else "prompts"
     lines = [
-        f"{printable(name)} ({diagnosis.kind}): {_asked(diagnosis)}, {diagnosis.samples} completions, "
+        f"{printable(name)} ({diagnosis.kind}): {diagnosis.counted()}, {diagnosis.samples} completions, "
         f"mean reward {diagnosis.mean_reward:.3f}",
         "",
         table([f"groups of {diagnosis.group_size}", "share", f"95 % over {counted}"], shares),
@@ -60,6 +56,7 @@ def as_text(name: str, diagnosis: Diagnosis) -> str:
 def configure(parser: argparse.ArgumentParser) -> None:
     add_reading_options(parser)
     parser.add_argument("--group-size", type=int, metavar="G", help="completions in a group (default: the log's own)")
+    parser.add_argument("--base", type=float, metavar="P", help="the base model's success rate, to compare with")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--html", type=Path, metavar="OUT", help="write one offline HTML file")
 
@@ -67,8 +64,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.group_size is not None and arguments.group_size < 2:
         raise UserError(f"--group-size {arguments.group_size}: a group has at least 2 completions")
+    if arguments.base is not None and not 0 <= arguments.base <= 1:
+        raise UserError(f"--base {arguments.base:g}: a success rate lies in [0, 1]")
     reading = Reading(arguments.reward, arguments.threshold, arguments.group_size)
-    diagnosis = diagnose(arguments.file, reading)
+    diagnosis = diagnose(arguments.file, reading, arguments.base)
     if arguments.html is not None:
         if not arguments.html.parent.is_dir():
             raise UserError(f"--html {arguments.html}: the folder {arguments.html.parent} does not exist")

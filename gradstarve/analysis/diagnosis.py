@@ -31,7 +31,8 @@ class Finding:
 @dataclass
 class Diagnosis:
     """A rollout log's numbers. Shares are fractions; `silent` maps an advantage to the share of `weight_unit` without
-    gradient under it; `degeneracy_at` holds D_real at other group sizes that the same counts allow.
+    gradient under it; `degeneracy_at` holds D_real at other group sizes that the same counts allow; `base` is the base
+    model's success rate where it was given.
     """
 
     kind: str
@@ -48,7 +49,15 @@ class Diagnosis:
     groups: list[Group]
     stepped: bool
     notes: list[tuple[str, str]]
+    base: float | None = None
     findings: list[Finding] = field(default_factory=list)
+
+    def counted(self) -> str:
+        """How many prompts or groups, in words; a csv of metrics does not know its prompts."""
+        groups = f"{len(self.groups)} groups"
+        if not self.stepped:
+            return f"{self.prompts} prompts"
+        return groups if self.prompts == len(self.groups) else f"{self.prompts} prompts in {groups}"
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -64,7 +64,7 @@ def as_html(name: str, diagnosis: Diagnosis) -> str:
             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
             f"<title>{title}: diagnosis</title><style>{STYLE}</style></head><body>",
             f"<h1>{title}</h1>",
-            f'<p class="quiet">{escape(diagnosis.kind)}: {diagnosis.prompts} prompts, {diagnosis.samples} completions, '
+            f'<p class="quiet">{escape(diagnosis.kind)}: {diagnosis.counted()}, {diagnosis.samples} completions, '
             f"groups of {diagnosis.group_size}, mean reward {diagnosis.mean_reward:.3f}</p>",
             _bar(shares),
             *_over_steps(diagnosis),

@@ -8,7 +8,7 @@ from gradstarve.analysis.diagnosis import Diagnosis, Finding
 from gradstarve.analysis.rollouts import Group, Rollouts
 from gradstarve.analysis.text import percent, percent_interval
 from gradstarve.analysis.trajectory import trajectory_findings
-from gradstarve.estimators.degeneracy import binomial_interval
+from gradstarve.estimators.degeneracy import binomial_interval, degeneracy
 
 MUCH_DEAD, SOME_DEAD = 0.5, 0.2
 MUCH_TRUNCATED = 0.2
@@ -55,6 +55,10 @@ def _starvation(diagnosis: Diagnosis) -> Finding:
     )
     if d.d_iid > 0 and d.amplification() >= 1.1:
         evidence += f" Their differences multiply it by {d.amplification():.1f}."
+    if diagnosis.base is not None:
+        alike = float(degeneracy(diagnosis.base, d.group_size))
+        evidence += f" The base model's p = {diagnosis.base:g} alone would give {percent(alike)}"
+        evidence += f"; that is multiplied by {d.amplification(diagnosis.base):.1f}." if alike > 0 else "."
     others = ", ".join(f"{percent(other.d_real)} at G = {size}" for size, other in diagnosis.degeneracy_at.items())
     if others:
         evidence += f" The same counts give {others}."

@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,10 @@ def _read_folder(path: Path, reading: Reading) -> Rollouts:
     for folder in (path, path / "completions"):
         parquets = sorted(folder.glob("completions_*.parquet")) if folder.is_dir() else []
         if parquets:
-            return _from_completion_rows(_chain(parquets), "TRL completions", reading)
+            return _from_rows(path, _chain(parquets), "TRL completions", reading)
     lines = sorted(path.glob("*.jsonl"), key=lambda file: (len(file.stem), file.stem))
     if lines:
-        return _from_completion_rows(_chain(lines), "rollout JSONL", reading)
+        return _from_rows(path, _chain(lines), "rollout JSONL", reading)
     raise UserError(f"{path}: neither a run folder nor one with completions_*.parquet (TRL) or *.jsonl (verl)")
 
 
@@ -114,11 +115,14 @@ def _chain(paths: list[Path]) -> Rows:
 def _read_file(path: Path, reading: Reading) -> Rollouts:
     name = path.name.removesuffix(".gz").lower()
     if name.endswith(".parquet"):
-        return _from_completion_rows(_parquet_rows(path), "parquet", reading)
+        return _from_rows(path, _parquet_rows(path), "parquet", reading)
     if name.endswith(".csv"):
         return _read_csv(path, reading)
     if name.endswith((".jsonl", ".json", ".ndjson")):
-        return _read_json_lines(path, reading)
+        notes: list[tuple[str, str]] = []
+        rollouts = _from_rows(path, _json_lines(path, notes), "rollout JSONL", reading)
+        rollouts.notes.extend(notes)
+        return rollouts
     raise UserError(f"{path}: not a .jsonl, .csv or .parquet file, nor a folder of them")
 
 
@@ -184,24 +188,16 @@ def _read_csv(path: Path, reading: Reading) -> Rollouts:
     return _from_completion_rows(iter(rows), "csv", reading)
 
 
-def _read_json_lines(path: Path, reading: Reading) -> Rollouts:
-    notes: list[tuple[str, str]] = []
-    rows = _json_lines(path, notes)
+def _from_rows(path: Path, rows: Rows, kind: str, reading: Reading) -> Rollouts:
+    """A row for each group where the first row's rewards are a list, else a row for each completion."""
     first = next(rows, None)
     if first is None:
         raise UserError(f"{path}: empty")
     chosen = reading.reward or ("rewards" if "rewards" in first[1] else None)
+    every_row = chain([first], rows)
     if chosen is not None and isinstance(first[1].get(chosen), list):
-        rollouts = _from_reward_lists(_again(first, rows), chosen, reading)
-    else:
-        rollouts = _from_completion_rows(_again(first, rows), "rollout JSONL", reading)
-    rollouts.notes.extend(notes)
-    return rollouts
-
-
-def _again(first: tuple[str, dict[str, Any]], rest: Rows) -> Rows:
-    yield first
-    yield from rest
+        return _from_reward_lists(every_row, chosen, reading)
+    return _from_completion_rows(every_row, kind, reading)
 
 
 def _from_reward_lists(rows: Rows, column: str, reading: Reading) -> Rollouts:
@@ -231,7 +227,7 @@ def _from_reward_lists(rows: Rows, column: str, reading: Reading) -> Rollouts:
             for g in raw
         ]
     unit = next(iter(units)) if len(units) == 1 else None
-    return Rollouts("JSONL with reward lists", raw, unit, notes=notes)
+    return Rollouts("lists of rewards", raw, unit, notes=notes)
 
 
 def _list_lengths(row: dict[str, Any], size: int, where: str) -> tuple[tuple[float, ...] | None, str | None]:
@@ -302,7 +298,7 @@ def _from_completion_rows(rows: Rows, kind: str, reading: Reading) -> Rollouts:
                 reward=parse_reward(row[reward], where, reading.threshold),
                 length=length,
                 truncated=None if truncated in (None, "") else str(truncated).lower() in ("true", "1", "1.0"),
-                text=written,
+                text=None if written is None else hash(written),
             )
         )
     completions, repeated = _without_repeated_steps(completions)
@@ -321,7 +317,7 @@ def _without_repeated_steps(completions: list[Completion]) -> tuple[list[Complet
             blocks.append([])
         blocks[-1].append(row)
 
-    def content(block: list[Completion]) -> list[tuple[str, str | None, int | None]]:
+    def content(block: list[Completion]) -> list[tuple[str, int | None, int | None]]:
         return [(row.prompt, row.text, row.reward) for row in block]
 
     kept = [

@@ -81,7 +81,9 @@ class Rollouts:
 
 @dataclass(frozen=True)
 class Completion:
-    """One row of a log with a row for each completion. `reward` is 1, 0, None, or -1 until `recode` has seen all."""
+    """One row of a log with a row for each completion. `reward` is 1, 0, None, or -1 until `recode` has seen all;
+    `text` is a hash of what was written, to tell repeated rows.
+    """
 
     where: str
     prompt: str
@@ -89,7 +91,7 @@ class Completion:
     reward: int | None
     length: float | None
     truncated: bool | None
-    text: str | None = None
+    text: int | None = None
 
 
 def parse_reward(value: Any, where: str, threshold: float | None) -> int | None:

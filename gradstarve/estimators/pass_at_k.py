@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -28,4 +29,5 @@ def mean_pass_at_k(samples_P: Sequence[int], successes_P: Sequence[int], k: int)
     """The mean over prompts; refused where any prompt has fewer than k samples."""
     if len(samples_P) == 0 or len(samples_P) != len(successes_P):
         raise UserError("pass@k needs as many success counts as sample counts, at least one of each")
-    return math.fsum(pass_at_k(n, c, k) for n, c in zip(samples_P, successes_P, strict=True)) / len(samples_P)
+    kinds = Counter(zip(samples_P, successes_P, strict=True))
+    return math.fsum(prompts * pass_at_k(n, c, k) for (n, c), prompts in kinds.items()) / len(samples_P)

@@ -22,8 +22,12 @@ class Completion:
     text: str
     grade: Grade
     rewarded: float | None
-    tokens: int
+    token_ids: tuple[int, ...]
     truncated: bool
+
+    @property
+    def tokens(self) -> int:
+        return len(self.token_ids)
 
 
 class Recorder:
@@ -85,6 +89,8 @@ class Recorder:
             "learning_rate": logs.get("learning_rate"),
             "entropy": logs.get("entropy"),
             "kl": logs.get("kl"),
+            "replay_loss": logs.get("replay_loss"),
+            "replay_rows": logs.get("replay_rows", 0),
             "clip_low": logs.get("clip_ratio/low_mean"),
             "clip_high": logs.get("clip_ratio/high_mean"),
             **{f"seconds_{key}": value for key, value in seconds.items()},

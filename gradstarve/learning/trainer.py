@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,63 +13,24 @@ import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 from torch.utils.data import Sampler
-from transformers import PrinterCallback, Trainer, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainerCallback
+from trl import GRPOTrainer
+from trl.trainer.utils import add_fused_lm_head, pad
 
 from gradstarve.errors import UserError
 from gradstarve.estimators import Advantage, get_advantage, group_advantages
 from gradstarve.grading import Grade
 from gradstarve.learning.policy import Policy, lora
+from gradstarve.learning.prompt_order import PromptOrder
 from gradstarve.learning.recorder import Completion, Recorder
+from gradstarve.learning.replay import Kept, ReplayBank, contrastive, cross_entropy, pair_weight, sample
 from gradstarve.learning.tasks import GradeMany, Question
+from gradstarve.learning.trl_arguments import trl_config
 from gradstarve.runs import checkpoints
 from gradstarve.runs.config import RunConfig
 
-
-class PromptOrder(Sampler[int]):
-    """Which prompts each step trains on, as a function of seed and step alone.
-
-    Epoch e is the (e+1)-th permutation drawn from a generator seeded by the run, which is also what TRL's own sampler
-    gives in an uninterrupted run; starting at `first_step()`, asked when iteration starts, continues it. Each step's
-    prompts come `group_size` times in a row, and the whole step `passes` times, as TRL expects (it generates on the
-    first and reuses on the others).
-    """
-
-    def __init__(
-        self,
-        prompts: int,
-        prompts_per_step: int,
-        group_size: int,
-        passes: int,
-        steps: int,
-        seed: int,
-        first_step: Callable[[], int] = lambda: 0,
-    ) -> None:
-        self.prompts, self.prompts_per_step, self.group_size = prompts, prompts_per_step, group_size
-        self.passes, self.steps, self.seed, self.first_step = passes, steps, seed, first_step
-        # TRL drops the last, incomplete step of an epoch.
-        self.steps_per_epoch = prompts // prompts_per_step
-
-    def step_prompts(self) -> Iterator[list[int]]:
-        """The prompts of the first step, and so on to the last."""
-        first_step = self.first_step()
-        generator = torch.Generator().manual_seed(self.seed)
-        order: list[int] = []
-        for step in range(self.steps):
-            place = step % self.steps_per_epoch
-            if place == 0:
-                order = torch.randperm(self.prompts, generator=generator).tolist()
-            if step >= first_step:
-                yield order[place * self.prompts_per_step : (place + 1) * self.prompts_per_step]
-
-    def __iter__(self) -> Iterator[int]:
-        for prompts in self.step_prompts():
-            for _ in range(self.passes):
-                for prompt in prompts:
-                    yield from [prompt] * self.group_size
-
-    def __len__(self) -> int:
-        return self.steps * self.passes * self.prompts_per_step * self.group_size
+# The replay bank, inside a checkpoint.
+BANK_FILE = "replay.json"
 
 
 class BinaryRewardTrainer(GRPOTrainer):
@@ -89,9 +51,14 @@ class BinaryRewardTrainer(GRPOTrainer):
         self.advantage: Advantage = get_advantage(config.advantage.formula, config.advantage.parameters)
         self.recorder = recorder
         self.questions = list(questions)
+        self._prompts_by_id = {question.id: question.prompt for question in questions}
         self._grade = grade
         self._grades: list[Grade] = []
         self._scored: tuple[list[str], list[list[int]], torch.Tensor] | None = None
+        self.replay = config.advantage.replay
+        self.bank = ReplayBank(self.replay.completions_per_prompt) if self.replay is not None else None
+        self._reference: Any = None
+        self._replayed: dict[str, float] = {}
         self._seconds = {"rollout": 0.0, "loss": 0.0}
         self._step_started = time.perf_counter()
         if len(questions) < config.prompts_per_step:
@@ -108,6 +75,8 @@ class BinaryRewardTrainer(GRPOTrainer):
             callbacks=[*callbacks],
         )
         self.remove_callback(PrinterCallback)  # the same numbers are in `steps`
+        if self.replay is not None and self.replay.loss == "contrastive_pair" and config.model.lora is None:
+            self._reference = self._frozen_copy(policy.source)
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> Sampler[int]:
         config = self.run_config
@@ -172,18 +141,24 @@ class BinaryRewardTrainer(GRPOTrainer):
                 rewarded=0.0
                 if self._is_truncated(token_ids) and self.run_config.loss.truncated == "penalise"
                 else grade.reward,
-                tokens=len(token_ids),
+                token_ids=tuple(token_ids),
                 truncated=self._is_truncated(token_ids),
             )
             for row, text, token_ids, grade in zip(inputs, texts, ids, self._grades, strict=True)
         ]
         completions = gather_object(mine)
+        if self.bank is not None:
+            for c in completions:
+                right = None if c.rewarded is None else c.rewarded == 1
+                self.bank.add(c.question.id, c.token_ids, right, c.truncated, self.state.global_step + 1)
         if self.recorder is not None and self.accelerator.is_main_process:
             self.recorder.record_groups(self.state.global_step + 1, completions, advantages_PG)
 
     def resume(self, checkpoint: Path) -> None:
         """Train on from a whole checkpoint."""
         self.add_callback(_RandomState(self, checkpoint))
+        if self.bank is not None:
+            self.bank.load(json.loads((checkpoint / BANK_FILE).read_text(encoding="utf-8")))
         self.train(resume_from_checkpoint=str(checkpoint))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
@@ -198,8 +173,84 @@ class BinaryRewardTrainer(GRPOTrainer):
         self.accelerator.wait_for_everyone()
         if self.recorder is not None and self.accelerator.is_main_process:
             path = self.recorder.folder.checkpoints / f"checkpoint-{step}"
+            if self.bank is not None:
+                (path / BANK_FILE).write_text(json.dumps(self.bank.state()), encoding="utf-8")
             checkpoints.seal(path, step, self.recorder.folder.offsets())
             checkpoints.keep_only(path.parent, path)
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        """The policy loss, and in a step's first pass the replay loss times its weight."""
+        loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        first_pass = self._step % self.args.gradient_accumulation_steps == 0
+        if self.replay is None or not first_pass or self.state.global_step < self.replay.warm_up_steps:
+            return loss
+        replayed = self._replay_loss(self.accelerator.unwrap_model(model))
+        return loss if replayed is None else loss + self.replay.weight * replayed
+
+    def _replay_loss(self, model: Any) -> torch.Tensor | None:
+        """The loss on this step's sample of the bank, the same in every process; None while the bank has nothing."""
+        assert self.replay is not None and self.bank is not None
+        seed, step = self.run_config.seed, self.state.global_step + 1
+        if self.replay.loss == "cross_entropy":
+            rows = sample(self.bank.right_completions(), self.replay.rows_per_step, seed, step)
+            if not rows:
+                return None
+            loss = cross_entropy(*self._log_probs(model, rows))
+        else:
+            pairs = sample(self.bank.pairs(), self.replay.rows_per_step, seed, step)
+            if not pairs:
+                return None
+            rows = [(prompt_id, kept) for prompt_id, right, wrong in pairs for kept in (right, wrong)]
+            policy_B = self._sequence_log_probs(model, rows)
+            with torch.no_grad():
+                if self._reference is not None:
+                    reference_B = self._sequence_log_probs(self._reference, rows)
+                else:
+                    with model.disable_adapter():
+                        reference_B = self._sequence_log_probs(model, rows)
+            weights = [
+                pair_weight(self.bank.prompts[prompt_id], right, wrong, step, self.run_config.steps, self.replay)
+                for prompt_id, right, wrong in pairs
+            ]
+            loss = contrastive(
+                policy_B[0::2],
+                policy_B[1::2],
+                reference_B[0::2],
+                reference_B[1::2],
+                torch.tensor(weights, device=policy_B.device),
+            )
+        self._replayed = {"replay_loss": loss.item(), "replay_rows": len(rows)}
+        return loss
+
+    def _sequence_log_probs(self, model: Any, rows: list[tuple[str, Kept]]) -> torch.Tensor:
+        log_probs_BT, mask_BT = self._log_probs(model, rows)
+        return (log_probs_BT * mask_BT).sum(-1)
+
+    def _log_probs(self, model: Any, rows: list[tuple[str, Kept]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities of kept completions' tokens under `model`, and the mask of real tokens."""
+        prompts = [self._prompts_by_id[prompt_id] for prompt_id, _ in rows]
+        prompt_ids, _, _ = self._tokenize_prompts(prompts)
+        prompt_BP = pad([torch.tensor(ids) for ids in prompt_ids], self._tokenizer.pad_token_id, "left")
+        prompt_mask_BP = pad([torch.ones(len(ids), dtype=torch.long) for ids in prompt_ids], 0, "left")
+        tokens_BT = pad([torch.tensor(kept.tokens) for _, kept in rows], self._tokenizer.pad_token_id, "right")
+        mask_BT = pad([torch.ones(len(kept.tokens), dtype=torch.long) for _, kept in rows], 0, "right")
+        device = self.accelerator.device
+        ids = torch.cat([prompt_BP, tokens_BT], dim=1).to(device)
+        mask = torch.cat([prompt_mask_BP, mask_BT], dim=1).to(device)
+        log_probs_BT, _, _ = self._get_per_token_logps_and_entropies(model, ids, mask, tokens_BT.shape[1])
+        return log_probs_BT, mask_BT.to(device)
+
+    def _frozen_copy(self, source: str) -> Any:
+        """The untrained policy, for the contrastive loss where no adapter can be switched off."""
+        reference = (
+            AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, self.run_config.model.dtype))
+            .requires_grad_(False)
+            .eval()
+        )
+        add_fused_lm_head(reference, temperature=self.temperature)
+        return self.accelerator.prepare_model(reference, evaluation_mode=True)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         started, rollout_before = time.perf_counter(), self._seconds["rollout"]
@@ -216,7 +267,8 @@ class BinaryRewardTrainer(GRPOTrainer):
         spent, self._seconds = self._seconds, {"rollout": 0.0, "loss": 0.0}
         rest = max(0.0, now - self._step_started - spent["rollout"] - spent["loss"])
         self._step_started = now
-        self.recorder.record_step(self.state.global_step, logs, {**spent, "rest": rest})
+        replayed, self._replayed = self._replayed, {}
+        self.recorder.record_step(self.state.global_step, {**logs, **replayed}, {**spent, "rest": rest})
 
 
 class _RandomState(TrainerCallback):
@@ -232,73 +284,3 @@ class _RandomState(TrainerCallback):
         if not self.restored:
             self.trainer._load_rng_state(str(self.checkpoint))
             self.restored = True
-
-
-def trl_config(config: RunConfig, output_dir: Path, processes: int = 1) -> GRPOConfig:
-    """TRL's arguments. Every knob that moves the result is set here, none is left to TRL's defaults.
-
-    Raises UserError where a step's completions cannot be split as asked.
-    """
-    per_pass = config.completions_per_pass or config.completions_per_step
-    if per_pass % processes:
-        raise UserError(f"completions_per_pass: {per_pass} completions cannot be shared by {processes} processes")
-    passes = config.completions_per_step // per_pass
-    vllm = config.rollout.engine != "hf"
-    return GRPOConfig(
-        output_dir=str(output_dir),
-        seed=config.seed,
-        data_seed=config.seed,
-        max_steps=config.steps,
-        num_generations=config.group_size,
-        num_iterations=1,
-        per_device_train_batch_size=per_pass // processes,
-        gradient_accumulation_steps=passes,
-        steps_per_generation=passes,
-        max_completion_length=config.completion_limit,
-        temperature=config.rollout.temperature,
-        top_p=config.rollout.top_p,
-        top_k=0,
-        min_p=None,
-        repetition_penalty=1.0,
-        loss_type=config.loss.aggregation,
-        scale_rewards="group",
-        epsilon=config.loss.clip_low,
-        epsilon_high=config.loss.clip_high,
-        beta=config.loss.kl,
-        importance_sampling_level="token",
-        mask_truncated_completions=config.loss.truncated == "mask",
-        learning_rate=config.learning_rate,
-        lr_scheduler_type=config.optimizer.schedule,
-        warmup_steps=config.optimizer.warmup_steps,
-        weight_decay=config.optimizer.weight_decay,
-        max_grad_norm=config.optimizer.max_grad_norm,
-        adam_beta1=config.optimizer.beta1,
-        adam_beta2=config.optimizer.beta2,
-        adam_epsilon=config.optimizer.epsilon,
-        optim="adamw_torch",
-        bf16=config.model.dtype == "bfloat16",
-        fp16=False,
-        gradient_checkpointing=config.model.gradient_checkpointing,
-        disable_dropout=False,
-        shuffle_dataset=True,
-        remove_unused_columns=False,
-        dataloader_num_workers=0,
-        dataloader_pin_memory=torch.cuda.is_available(),
-        ignore_data_skip=True,
-        logging_strategy="steps",
-        logging_steps=1,
-        logging_first_step=True,
-        logging_nan_inf_filter=False,
-        save_strategy="steps" if config.checkpoint_every else "no",
-        save_steps=config.checkpoint_every or 500,
-        save_total_limit=None,
-        eval_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-        use_cpu=not torch.cuda.is_available(),
-        use_vllm=vllm,
-        chat_template_kwargs={"enable_thinking": config.dataset.prompt.thinking}
-        if config.dataset.source == "questions" and config.dataset.prompt.chat
-        else None,
-        **({"vllm_mode": config.rollout.engine.removeprefix("vllm_"), **config.rollout.vllm} if vllm else {}),
-    )

@@ -106,13 +106,18 @@ ModelConfig = Annotated[TinyModelConfig | HubModelConfig | GgufModelConfig, Disc
 @strict
 @dataclass(frozen=True)
 class ReplayConfig:
-    """What is replayed beside the on-policy loss, and how (arXiv 2605.07689, Appendix B; details are our reading)."""
+    """What is replayed beside the on-policy loss, and how (arXiv 2605.07689; see docs/replay.md).
+
+    `full_count` and `weight_floor` are read by contrastive_pair only.
+    """
 
     loss: Literal["cross_entropy", "contrastive_pair"]
     weight: Annotated[float, Field(ge=0)]
     warm_up_steps: NonNegative
     completions_per_prompt: Positive
     rows_per_step: Positive
+    full_count: Positive = 5
+    weight_floor: Fraction = 0.05
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def long_rows() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "form", ["jsonl", "csv", "parquet", "verl", "verl-folder", "trl", "trl-folder", "minus", "lists.gz"]
+    "form", ["jsonl", "csv", "parquet", "list-parquet", "verl", "verl-folder", "trl", "trl-folder", "minus", "lists.gz"]
 )
 def test_every_format_says_the_same(form: str, lists: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     expected = ask(capsys, lists)
@@ -125,6 +125,9 @@ def test_every_format_says_the_same(form: str, lists: Path, tmp_path: Path, caps
         pd.DataFrame(rows).to_csv(path, index=False)
     elif form == "parquet":
         pd.DataFrame(rows).to_parquet(path)
+    elif form == "list-parquet":
+        path = tmp_path / "lists.parquet"
+        pd.DataFrame({"prompt_id": list(ROWS), "rewards": list(ROWS.values())}).to_parquet(path)
     elif form == "verl":
         path = write_lines(tmp_path / "1.jsonl", verl)
     elif form == "verl-folder":
@@ -344,6 +347,16 @@ def test_silent_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "generated tokens" in text
     assert "60.0 % under drgrpo, grpo, dr_grpo, rloo" in text
     assert "90.0 % under psr" in text and "10.0 % under nsr" in text and "0.0 % under sign" in text
+
+
+def test_amplification_against_the_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # The paper's trajectory: 438 all-fail, 246 mixed and 116 all-pass groups of four, against a base at 0.25.
+    kinds = [[0] * 4] * 438 + [[0, 1, 1, 0]] * 246 + [[1] * 4] * 116
+    rows = [{"step": i // 4, "prompt_id": i, "rewards": rewards} for i, rewards in enumerate(kinds)]
+    report = ask(capsys, write_lines(tmp_path / "log.jsonl", rows), "--base", 0.25)
+    assert report["d_real"]["unbiased"] == pytest.approx(0.6925)
+    assert report["d_real"]["ci95"] == pytest.approx([0.659, 0.724], abs=0.0006)
+    assert "p = 0.25 alone would give 32.0 %; that is multiplied by 2.2." in evidence(report, "starvation")
 
 
 def test_game24(shared_data: Path, capsys: pytest.CaptureFixture[str]) -> None:

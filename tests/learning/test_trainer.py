@@ -14,10 +14,12 @@ from trl import GRPOTrainer
 
 from gradstarve.grading import Grade
 from gradstarve.learning.policy import load_policy
+from gradstarve.learning.prompt_order import PromptOrder
 from gradstarve.learning.recorder import Recorder
 from gradstarve.learning.seeding import seed_everything
 from gradstarve.learning.tasks import load_task
-from gradstarve.learning.trainer import BinaryRewardTrainer, PromptOrder, trl_config
+from gradstarve.learning.trainer import BinaryRewardTrainer
+from gradstarve.learning.trl_arguments import trl_config
 from gradstarve.runs.config import RunConfig
 from gradstarve.runs.folder import RunFolder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,8 +31,25 @@ from gradstarve.runs.status import write_status
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
-def plain(outputs: Path, model: str = "tiny", dataset: str = "sums", **keys: Any) -> dict[str, Any]:
+def plain(
+    outputs: Path, model: str = "tiny", dataset: str = "sums", model_config: Mapping[str, Any] | None = None, **keys: Any
+) -> dict[str, Any]:
     """The plain config that Hydra composes from conf/, with `keys` (dots as __) in place of its values."""
+    composed = copy.deepcopy(_composed(model, dataset))
+    composed |= {"outputs": str(outputs), "advantage": {"name": "sign"}}
+    if model_config is not None:
+        composed["model"] = copy.deepcopy(dict(model_config))
+    for key, value in keys.items():
+        *parents, last = key.split("__")
+        node = composed
+        for parent in parents:
+            node = node[parent]
+        node[last] = value
+    return composed
+
+
+@functools.cache
+def _composed(model: str, dataset: str) -> dict[str, Any]:
     composed = yaml.safe_load((CONF / "config.yaml").read_text())
     for key in ("defaults", "hydra"):
         composed.pop(key)
@@ -39,13 +57,6 @@ def plain(outputs: Path, model: str = "tiny", dataset: str = "sums", **keys: Any
         text = (CONF / group / f"{option}.yaml").read_text()
         part = yaml.safe_load(text)
         composed |= part if text.startswith("# @package _global_") else {group: part}
-    composed |= {"outputs": str(outputs), "advantage": {"name": "sign"}}
-    for key, value in keys.items():
-        *parents, last = key.split("__")
-        node = composed
-        for parent in parents:
-            node = node[parent]
-        node[last] = value
     return composed
 
 

@@ -41,7 +41,7 @@ def test_numbers_worked_out_by_hand(outputs: Any) -> None:
     assert float(outputs.csv("table1-tiny-sums")["base"]["mean"]) == 0.25
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     a=st.lists(st.integers(0, 100), min_size=2, max_size=5),
     b=st.lists(st.integers(0, 100), min_size=2, max_size=5),

@@ -1,0 +1,81 @@
+"""A run's config as TRL's arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from trl import GRPOConfig
+
+from gradstarve.errors import UserError
+from gradstarve.runs.config import RunConfig
+
+
+def trl_config(config: RunConfig, output_dir: Path, processes: int = 1) -> GRPOConfig:
+    """TRL's arguments. Every knob that moves the result is set here, none is left to TRL's defaults.
+
+    Raises UserError where a step's completions cannot be split as asked.
+    """
+    per_pass = config.completions_per_pass or config.completions_per_step
+    if per_pass % processes:
+        raise UserError(f"completions_per_pass: {per_pass} completions cannot be shared by {processes} processes")
+    passes = config.completions_per_step // per_pass
+    vllm = config.rollout.engine != "hf"
+    return GRPOConfig(
+        output_dir=str(output_dir),
+        seed=config.seed,
+        data_seed=config.seed,
+        max_steps=config.steps,
+        num_generations=config.group_size,
+        num_iterations=1,
+        per_device_train_batch_size=per_pass // processes,
+        gradient_accumulation_steps=passes,
+        steps_per_generation=passes,
+        max_completion_length=config.completion_limit,
+        temperature=config.rollout.temperature,
+        top_p=config.rollout.top_p,
+        top_k=0,
+        min_p=None,
+        repetition_penalty=1.0,
+        loss_type=config.loss.aggregation,
+        scale_rewards="group",
+        epsilon=config.loss.clip_low,
+        epsilon_high=config.loss.clip_high,
+        beta=config.loss.kl,
+        importance_sampling_level="token",
+        mask_truncated_completions=config.loss.truncated == "mask",
+        learning_rate=config.learning_rate,
+        lr_scheduler_type=config.optimizer.schedule,
+        warmup_steps=config.optimizer.warmup_steps,
+        weight_decay=config.optimizer.weight_decay,
+        max_grad_norm=config.optimizer.max_grad_norm,
+        adam_beta1=config.optimizer.beta1,
+        adam_beta2=config.optimizer.beta2,
+        adam_epsilon=config.optimizer.epsilon,
+        optim="adamw_torch",
+        bf16=config.model.dtype == "bfloat16",
+        fp16=False,
+        gradient_checkpointing=config.model.gradient_checkpointing,
+        disable_dropout=False,
+        shuffle_dataset=True,
+        remove_unused_columns=False,
+        dataloader_num_workers=0,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        ignore_data_skip=True,
+        logging_strategy="steps",
+        logging_steps=1,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,
+        save_strategy="steps" if config.checkpoint_every else "no",
+        save_steps=config.checkpoint_every or 500,
+        save_total_limit=None,
+        eval_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=not torch.cuda.is_available(),
+        use_vllm=vllm,
+        chat_template_kwargs={"enable_thinking": config.dataset.prompt.thinking}
+        if config.dataset.source == "questions" and config.dataset.prompt.chat
+        else None,
+        **({"vllm_mode": config.rollout.engine.removeprefix("vllm_"), **config.rollout.vllm} if vllm else {}),
+    )
