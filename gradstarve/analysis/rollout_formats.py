@@ -84,12 +84,13 @@ def _read_run_folder(path: Path) -> Rollouts:
     completions = folder.read("completions")
     if len(completions):
         rows = ((f"{path.name}, completion {i}", row) for i, row in enumerate(completions.to_dict("records"), start=1))
-        return _from_completion_rows(((where, _strings(row)) for where, row in rows), "run folder", Reading("reward"))
+        named = ((where, _strings(row)) for where, row in rows)
+        return _from_completion_rows(named, "run folder", Reading("reward"), group="group")
     groups = []
     for i, row in enumerate(folder.read("groups").to_dict("records"), start=1):
-        right, unverifiable, size = int(row["n_plus"]), int(row["unverifiable"]), int(row["group_size"])
-        rewards = (1,) * right + (None,) * unverifiable + (0,) * (size - right - unverifiable)
-        cut = int(row["truncated"])
+        right, verdicts, unverifiable = int(row["n_plus"]), int(row["group_size"]), int(row["unverifiable"])
+        rewards = (1,) * right + (0,) * (verdicts - right) + (None,) * unverifiable
+        size, cut = len(rewards), int(row["truncated"])
         groups.append(
             Group(
                 where=f"{path.name}, group {i}",
@@ -272,7 +273,8 @@ def _reward_column(row: dict[str, Any], where: str, reading: Reading) -> str:
     raise UserError(f"{where}: no reward among the columns {printable(', '.join(row), 100)}; name it with --reward")
 
 
-def _from_completion_rows(rows: Rows, kind: str, reading: Reading) -> Rollouts:
+def _from_completion_rows(rows: Rows, kind: str, reading: Reading, group: str | None = None) -> Rollouts:
+    """`group` names a column that tells two groups of one prompt in one step apart."""
     completions: list[Completion] = []
     reward = prompt = tokens = text = None
     for where, row in with_progress(rows, "completions read"):
@@ -299,6 +301,7 @@ def _from_completion_rows(rows: Rows, kind: str, reading: Reading) -> Rollouts:
                 length=length,
                 truncated=None if truncated in (None, "") else str(truncated).lower() in ("true", "1", "1.0"),
                 text=None if written is None else hash(written),
+                group=row.get(group) if group else None,
             )
         )
     completions, repeated = _without_repeated_steps(completions)

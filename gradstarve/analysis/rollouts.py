@@ -92,6 +92,7 @@ class Completion:
     length: float | None
     truncated: bool | None
     text: int | None = None
+    group: int | None = None
 
 
 def parse_reward(value: Any, where: str, threshold: float | None) -> int | None:
@@ -189,7 +190,7 @@ def live_rows(rows: Sequence[Row], steps: Sequence[int], one_row_a_step: bool) -
 
 
 def group_completions(completions: Sequence[Completion]) -> tuple[list[Group], list[tuple[str, str]]]:
-    """Groups by (step, prompt), in the order in which they begin, and notes on what was dropped or recoded."""
+    """Groups by (step, group, prompt), in the order in which they begin, and notes on what was dropped or recoded."""
     notes: list[tuple[str, str]] = []
     rows: Sequence[Completion] = completions
     steps = [row.step for row in rows if row.step is not None]
@@ -200,9 +201,9 @@ def group_completions(completions: Sequence[Completion]) -> tuple[list[Group], l
     minus_is_wrong = recode((row.reward, row.where) for row in rows)
     if minus_is_wrong:
         notes.append(("rewards-recoded", "rewards are 1 and -1; -1 is counted as wrong"))
-    found: dict[tuple[int | None, str], list[Completion]] = {}
+    found: dict[tuple[int | None, int | None, str], list[Completion]] = {}
     for row in rows:
-        found.setdefault((row.step, row.prompt), []).append(row)
+        found.setdefault((row.step, row.group, row.prompt), []).append(row)
     return [_group(members) for members in found.values()], notes
 
 

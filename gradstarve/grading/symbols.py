@@ -103,13 +103,14 @@ def _values(gold: Expr, answer: Expr) -> list[tuple[Expr, Expr]]:
     generator = random.Random(0)
     found: list[tuple[Expr, Expr]] = []
     for _ in range(3 * _POINTS if names else 1):
-        point = {name: sympy.Rational(generator.randint(10**6, 10**7), generator.randint(10**5, 10**6)) for name in names}
+        point = {name: sympy.Float(generator.randint(10**5, 10**6), _DIGITS) / 97_003 for name in names}
         # An answer's i is the imaginary unit.
         point |= {"i": sympy.I} if "i" in point else {}
         pair = []
         for side in (gold, answer):
             places = {symbol: point[symbol.name] for symbol in side.free_symbols if isinstance(symbol, sympy.Symbol)}
-            value = side.doit().subs(places).evalf(_DIGITS)
+            # Numbers go in as 60 digits, not as fractions, whose powers sympy would try to take exactly.
+            value = side.doit().evalf(_DIGITS, subs=places)
             if not value.is_number or not value.is_finite:
                 break
             pair.append(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,26 +10,26 @@ import yaml
 
 from gradstarve.launching.jobs import Job
 from gradstarve.runs.claim import holder_of
-from gradstarve.runs.config import RunConfig, plain_config
+from gradstarve.runs.config import plain_config
 
 
 def print_plan(jobs: Sequence[Job], asked: int) -> None:
     """Prints to standard output. `asked` counts the configs before equal ones were taken together."""
-    plains = [{**plain_config(config), "dry_run": False} for job in jobs for config in job.configs]
-    common = plains[0]
-    for plain in plains[1:]:
-        common = _shared(common, plain)
+    configs = [(job, config) for job in jobs for config in job.configs]
+    plains = [{**plain_config(config), "dry_run": False} for _, config in configs]
+    common = functools.reduce(_shared, plains)
     several = len(plains) > 1
     print(f"# config{', as far as all runs share it' if several else ''}")
     print(yaml.safe_dump(common, sort_keys=False, allow_unicode=True).rstrip())
     print("# runs")
     states = {job.name: _state(job) for job in jobs}
     width = max(len(job.name) for job in jobs)
-    for job in jobs:
-        for config in job.configs:
-            differs = _differing(_that_matters(config), common, "")
-            text = ", ".join(f"{key}={_short(value)}" for key, value in differs if key != "dry_run") if several else ""
-            print(f"{job.name:<{width}}  {states[job.name]:<8}  {text}".rstrip())
+    for (job, config), plain in zip(configs, plains, strict=True):
+        differs = _differing(plain, common, "")
+        if not config.advantage.trains:
+            differs = [(key, value) for key, value in differs if key.startswith(("advantage.", "model."))]
+        text = ", ".join(f"{key}={_short(value)}" for key, value in differs)
+        print(f"{job.name:<{width}}  {states[job.name]:<8}  {text}".rstrip())
     missing = sum(state != "done" for state in states.values())
     repeats = asked - len(plains)
     print(
@@ -42,11 +43,6 @@ def _state(job: Job) -> str:
         return "done"
     holder = holder_of(job.folder.path)
     return "running" if holder is not None and holder[1] == "alive" else "missing"
-
-
-def _that_matters(config: RunConfig) -> dict[str, Any]:
-    plain = plain_config(config)
-    return plain if config.advantage.trains else {"advantage": plain["advantage"], "model": plain["model"]}
 
 
 def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

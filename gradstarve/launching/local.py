@@ -77,6 +77,7 @@ class _Local:
     def run(self) -> bool:
         """Returns whether it was stopped before its end."""
         looked = 0.0
+        self._progress.line("loading the trainer, once for all runs")
         while self._waiting or self._running or self._elsewhere:
             if self._asked_to_stop():
                 self._stop()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -63,7 +65,7 @@ def make_warm_start(
     """
     start = config.warm_start
     tokenizer = build_tokenizer()
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), _threads(2):
         torch.manual_seed(start.seed)
         model = build_model(config, tokenizer)
         rng = random.Random(start.seed)
@@ -92,6 +94,17 @@ def make_warm_start(
     model.generation_config.do_sample = False
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def _threads(most: int) -> Iterator[None]:
+    """Every run of a sweep waits for the warm start, so it may use a second core; its result is made with this many."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(min(most, os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _answer_loss(

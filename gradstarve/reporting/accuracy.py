@@ -69,8 +69,15 @@ LEGEND = (
 )
 
 
-def kind_of(group_size: int) -> str:
-    return KINDS.get(group_size, f"accuracy-g{group_size}")
+def kind_of(setting: Setting, group_size: int) -> str:
+    """The table's short name; the paper's table numbers are for questions of the training's own data set."""
+    return f"accuracy-g{group_size}" if setting.transfer else KINDS.get(group_size, f"accuracy-g{group_size}")
+
+
+def title_of(setting: Setting, group_size: int) -> str:
+    if setting.transfer:
+        return f"Accuracy on {setting.asked} after training on {setting.dataset}, G = {group_size}"
+    return TITLES.get(group_size, f"Accuracy by advantage, G = {group_size}")
 
 
 def accuracy_table(
@@ -122,10 +129,10 @@ def accuracy_table(
     ]
     seeds = sorted({point.seed for cell in cells for point in cell.points if point.seed is not None})
     columns = [*COLUMNS, *(Column(f"seed_{seed}", f"seed {seed}", "percent", "csv") for seed in seeds)]
-    title = f"{TITLES.get(group_size, f'Accuracy by advantage, G = {group_size}')} · {setting.name}"
-    name = f"{kind_of(group_size)}-{setting.name}"
+    title = f"{title_of(setting, group_size)} · {setting.name}"
+    kind = kind_of(setting, group_size)
     caption = f"{describe(setting, group_size)} {seeds_told(cells)}"
-    return Table(kind_of(group_size), name, title, caption, columns, rows, [*notes, paper.explain(setting)], LEGEND)
+    return Table(kind, f"{kind}-{setting.name}", title, caption, columns, rows, [*notes, paper.explain(setting)], LEGEND)
 
 
 def cell_values(cell: Cell) -> dict[str, Any]:

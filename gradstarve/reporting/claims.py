@@ -129,7 +129,7 @@ def _over_base(arm: str, size: int, little: bool) -> Test:
 
     def test(setting: Setting) -> Answer | None:
         cell = setting.find(arm, size)
-        if setting.transfer or cell is None or not cell.points or setting.base is None or not setting.base.points:
+        if not _own(setting) or cell is None or not cell.points or setting.base is None or not setting.base.points:
             return None
         base, summary = fmean(setting.base.accuracies), summarise(cell.accuracies)
         verdict: Verdict = "can't be told at this n"
@@ -150,7 +150,7 @@ def _over_base(arm: str, size: int, little: bool) -> Test:
 def _starved(setting: Setting) -> Answer | None:
     """The claim that drgrpo's groups at G = 4 are dead more often than equal prompts would make them."""
     cell = setting.find("drgrpo", 4)
-    if setting.transfer or cell is None or not cell.points or setting.base is None or not setting.base.points:
+    if not _own(setting) or cell is None or not cell.points or setting.base is None or not setting.base.points:
         return None
     shares = [share for point in cell.points if (share := point.share("dead")) is not None]
     if not shares:
@@ -174,7 +174,7 @@ def _share_change(arm: str, share: str, falls: bool) -> Test:
 
     def test(setting: Setting) -> Answer | None:
         cell = setting.find(arm, 4)
-        if setting.transfer or cell is None:
+        if not _own(setting) or cell is None:
             return None
         ends = [pair for point in cell.points if (pair := first_and_last(point, share)) is not None]
         if not ends:
@@ -242,6 +242,11 @@ def _models_claim(settings: Sequence[Setting]) -> Reading:
     # With m models, one order of m! falls throughout.
     verdict: Verdict = "can't be told at this n" if len(gains) < 4 else "agrees" if falling else "disagrees"
     return Reading(claim, verdict, f"{told}.", "", tuple(run for *_, runs in gains for run in runs))
+
+
+def _own(setting: Setting) -> bool:
+    """Whether the training's own questions are asked, once each."""
+    return not setting.transfer and setting.samples == 1
 
 
 def _pair(setting: Setting, a: tuple[str, int], b: tuple[str, int], transfer: bool = False) -> tuple[Cell, Cell] | None:

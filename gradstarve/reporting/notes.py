@@ -97,7 +97,11 @@ def caution_notes(cells: Sequence[Cell]) -> list[str]:
 def neighbour_notes(setting: Setting, settings: Sequence[Setting]) -> list[str]:
     """Other settings of the same model and data, whose runs are not mixed in."""
     notes = []
+    mine = {point.run for point in setting.points}
     for other in settings:
+        # The same runs, evaluated in another way as well.
+        if {point.run for point in other.points} <= mine:
+            continue
         if other is setting or (other.model, other.dataset, other.asked) != (
             setting.model,
             setting.dataset,

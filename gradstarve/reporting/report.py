@@ -40,9 +40,9 @@ def report_html(study: Study, tables: Sequence[Table], drawings: Sequence[Drawin
         sections.append((f"setting-{setting.name}", setting.name, _setting(setting, mine, drawings)))
     if len(study.settings) > MOST_SETTINGS:
         rest = "".join(
-            f"<li>{escape(setting.name)}: {len(setting.points)} runs</li>" for setting in study.settings[MOST_SETTINGS:]
+            f"<li>{_text(setting.name)}: {len(setting.points)} runs</li>" for setting in study.settings[MOST_SETTINGS:]
         )
-        folder = escape(str(study.folder("tables")))
+        folder = _text(str(study.folder("tables")))
         sections.append(("more", "More settings", f"<p>Their tables are in {folder}:</p><ul>{rest}</ul>"))
     sections += [
         ("missing", "What is missing", _missing(study)),
@@ -50,13 +50,13 @@ def report_html(study: Study, tables: Sequence[Table], drawings: Sequence[Drawin
     ]
     title = "Gradient starvation, measured" + (f": sweep {study.label}" if study.label else "")
     return Template((Path(__file__).parent / "report.html").read_text(encoding="utf-8")).substitute(
-        title=escape(title),
-        lead=escape(_lead(study, readings)),
-        contents="".join(f'<li><a href="#{_anchor(key)}">{escape(name)}</a></li>' for key, name, _ in sections),
+        title=_text(title),
+        lead=_text(_lead(study, readings)),
+        contents="".join(f'<li><a href="#{_anchor(key)}">{_text(name)}</a></li>' for key, name, _ in sections),
         body="\n".join(
-            f'<section id="{_anchor(key)}"><h2>{escape(name)}</h2>\n{body}</section>' for key, name, body in sections
+            f'<section id="{_anchor(key)}"><h2>{_text(name)}</h2>\n{body}</section>' for key, name, body in sections
         ),
-        footer=escape(f"Made by gradstarve from the run folders below {study.outputs}. Paper: {the_paper().source}."),
+        footer=_text(f"Made by gradstarve from the run folders below {study.outputs}. Paper: {the_paper().source}."),
     )
 
 
@@ -80,7 +80,7 @@ def _question() -> str:
         "<p>With binary rewards, a group whose completions are all right or all wrong gives a group-mean-centred "
         "advantage of "
         "zero: its compute is spent and nothing is learned. "
-        f"The paper ({escape(paper.source)}, “{escape(str(paper.content['title']))}”) says that with small groups "
+        f"The paper ({_text(paper.source)}, “{_text(str(paper.content['title']))}”) says that with small groups "
         "this starves "
         "training, and that a fixed reference (<em>sign</em>: +1 if right, −1 if wrong) repairs it. The question "
         "here is what "
@@ -95,13 +95,13 @@ def _reading(readings: Sequence[Reading], study: Study) -> str:
     for reading in readings:
         css = _CLASSES.get(reading.verdict, "open")
         where = (
-            f" <span class='caption'>[{escape(reading.setting)}]</span>"
+            f" <span class='caption'>[{_text(reading.setting)}]</span>"
             if len(study.settings) > 1 and reading.setting
             else ""
         )
         rows.append(
-            f"<tr><td class='verdict {css}'>{escape(reading.verdict)}</td><td>{escape(reading.claim)}{where}</td>"
-            f"<td>{escape(reading.evidence)}</td></tr>"
+            f"<tr><td class='verdict {css}'>{_text(reading.verdict)}</td><td>{_text(reading.claim)}{where}</td>"
+            f"<td>{_text(reading.evidence)}</td></tr>"
         )
     rule = (
         "A difference counts where its exact two-sided permutation p is below 0.05; one against a single number "
@@ -112,7 +112,7 @@ def _reading(readings: Sequence[Reading], study: Study) -> str:
         "<tr><th scope='col'>verdict</th><th scope='col'>the paper's claim</th><th scope='col'>evidence here</th></tr>"
     )
     return (
-        f"<p class='caption'>{escape(rule)}</p><div class='scroll' role='region' aria-label='Claims' tabindex='0'>"
+        f"<p class='caption'>{_text(rule)}</p><div class='scroll' role='region' aria-label='Claims' tabindex='0'>"
         f"<table class='claims'><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -120,7 +120,7 @@ def _reading(readings: Sequence[Reading], study: Study) -> str:
 def _setting(setting: Setting, tables: Sequence[Table], drawings: Sequence[Drawing]) -> str:
     prominent = [table for table in tables if table.kind in OPEN_KINDS]
     others = [table for table in tables if table.kind not in OPEN_KINDS]
-    parts = [f"<p>{escape(describe(setting, None))}</p>"]
+    parts = [f"<p>{_text(describe(setting, None))}</p>"]
     for number, table in enumerate(prominent):
         said = {earlier.legend for earlier in prominent[:number]}
         parts.append(_table(replace(table, caption="", legend="" if table.legend in said else table.legend)))
@@ -128,7 +128,7 @@ def _setting(setting: Setting, tables: Sequence[Table], drawings: Sequence[Drawi
     if mine:
         parts.append(f"<div class='figures'>{''.join(_figure(drawing) for drawing in mine)}</div>")
     parts += [
-        f"<details><summary>{escape(table.title)}</summary>{_table(table, title=False)}</details>" for table in others
+        f"<details><summary>{_text(table.title)}</summary>{_table(table, title=False)}</details>" for table in others
     ]
     parts.append(_examples(setting))
     return "\n".join(parts)
@@ -136,17 +136,17 @@ def _setting(setting: Setting, tables: Sequence[Table], drawings: Sequence[Drawi
 
 def _table(table: Table, title: bool = True) -> str:
     columns = table.readable()
-    head = "".join(f"<th scope='col'{_css(c.kind)}>{escape(c.head)}</th>" for c in columns)
+    head = "".join(f"<th scope='col'{_css(c.kind)}>{_text(c.head)}</th>" for c in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td{_css(c.kind)}>{escape(table.shown(row, c))}</td>" for c in columns) + "</tr>"
+        "<tr>" + "".join(f"<td{_css(c.kind)}>{_text(table.shown(row, c))}</td>" for c in columns) + "</tr>"
         for row in table.rows
     )
-    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
+    notes = "".join(f"<li>{_text(note)}</li>" for note in table.notes)
     told = f"{table.caption} {table.legend}".strip()
     return (
-        (f"<h3>{escape(table.title)}</h3>" if title else "")
-        + (f"<p class='caption'>{escape(told)}</p>" if told else "")
-        + f"<div class='scroll' role='region' aria-label='{escape(table.title, quote=True)}' tabindex='0'>"
+        (f"<h3>{_text(table.title)}</h3>" if title else "")
+        + (f"<p class='caption'>{_text(told)}</p>" if told else "")
+        + f"<div class='scroll' role='region' aria-label='{_text(table.title)}' tabindex='0'>"
         + f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         + (f"<ul class='notes'>{notes}</ul>" if notes else "")
     )
@@ -161,10 +161,10 @@ def _figure(drawing: Drawing) -> str:
     # Width and height are at fixed places of a PNG's header.
     width, height = int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
     css = " class='wide'" if width > 1000 else ""
-    alt = escape(drawing.caption, quote=True)
+    alt = _text(drawing.caption)
     data = base64.b64encode(png).decode()
     image = f"<img src='data:image/png;base64,{data}' alt='{alt}' width='{width}' height='{height}'>"
-    caption = f"{escape(drawing.caption)} <code>{escape(drawing.name)}.pdf</code>"
+    caption = f"{_text(drawing.caption)} <code>{_text(drawing.name)}.pdf</code>"
     return f"<figure{css}>{image}<figcaption>{caption}</figcaption></figure>"
 
 
@@ -179,22 +179,22 @@ def _examples(setting: Setting) -> str:
             rows = pd.read_parquet(file, columns=["question", "gold", "completion", "extracted", "verdict"])
             chosen = pd.concat([rows[rows["verdict"] == "right"].head(2), rows[rows["verdict"] != "right"].head(2)])
             size = f", G = {cell.group_size}" if cell.group_size else ""
-            parts.append(f"<h4>{escape(cell.label)}{size} <code>{escape(point.run)}</code></h4>")
+            parts.append(f"<h4>{_text(cell.label)}{size} <code>{_text(point.run)}</code></h4>")
             for row in chosen.itertuples():
                 text = str(row.completion)
                 text = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]} … ({len(text)} characters)"
                 parts.append(
-                    f"<p><strong>{escape(str(row.verdict))}</strong>: {escape(str(row.question)[:MOST_TEXT])} "
-                    f"<span class='caption'>(gold {escape(str(row.gold))}, read as "
-                    f"{escape(str(row.extracted))})</span></p>"
-                    f"<pre tabindex='0'>{escape(_visible(text))}</pre>"
+                    f"<p><strong>{_text(str(row.verdict))}</strong>: {_text(str(row.question)[:MOST_TEXT])} "
+                    f"<span class='caption'>(gold {_text(str(row.gold))}, read as "
+                    f"{_text(str(row.extracted))})</span></p>"
+                    f"<pre tabindex='0'>{_text(text)}</pre>"
                 )
     return f"<details><summary>Some answers, as they were given</summary>{''.join(parts)}</details>" if parts else ""
 
 
-def _visible(text: str) -> str:
-    """Control characters, and those that reorder a line, are shown as what they are."""
-    return "".join(c if c.isprintable() or c in "\n\t" else f"\\u{ord(c):04x}" for c in text)
+def _text(text: str) -> str:
+    """Text as HTML. Control characters, and those that reorder a line, are shown as what they are."""
+    return escape("".join(c if c.isprintable() or c in "\n\t" else f"\\u{ord(c):04x}" for c in text), quote=True)
 
 
 def _missing(study: Study) -> str:
@@ -209,7 +209,7 @@ def _missing(study: Study) -> str:
     lines += [f"{row.run}: {row.state} ({row.why}); its config cannot be read" for row in study.loose]
     if not lines:
         return "<p>Nothing that was declared is missing.</p>"
-    return f"<ul class='notes'>{''.join(f'<li>{escape(line)}</li>' for line in dict.fromkeys(lines))}</ul>"
+    return f"<ul class='notes'>{''.join(f'<li>{_text(line)}</li>' for line in dict.fromkeys(lines))}</ul>"
 
 
 def _provenance(study: Study) -> str:
@@ -245,7 +245,7 @@ def _provenance(study: Study) -> str:
 
 
 def _entries(name: str, values: Iterable[str]) -> str:
-    return f"<dt>{escape(name)}</dt><dd>{'<br>'.join(escape(value) for value in values) or '–'}</dd>"
+    return f"<dt>{_text(name)}</dt><dd>{'<br>'.join(_text(value) for value in values) or '–'}</dd>"
 
 
 def _anchor(key: str) -> str:

@@ -135,16 +135,19 @@ class Setting:
     @property
     def transfer(self) -> bool:
         """Whether the questions are of another data set than the training's."""
-        for point in self.points:
-            asked = point.final.get("dataset")
-            return asked is not None and asked != self.dataset
-        return False
+        return bool(self.points) and self.asked != self.dataset
 
-    @property
+    @cached_property
     def asked(self) -> str:
-        """The data set that is asked."""
+        """The data set that is asked: as the evaluation says, else as its identity shows it."""
         for point in [*self.points, *(self.base.points if self.base else [])]:
-            return str(point.final.get("dataset") or self.dataset)
+            if point.final.get("dataset"):
+                return str(point.final["dataset"])
+        asked, trained = self.identity.get("dataset") or {}, self.config["dataset"]
+        data = asked.get("data") or {}
+        theirs = {"grader": asked.get("grader"), "hub_id": data.get("hub_id")}
+        if any(value is not None and value != trained.get(key) for key, value in theirs.items()):
+            return str(theirs["hub_id"] or f"{theirs['grader']} questions").rsplit("/", 1)[-1].lower()
         return self.dataset
 
 
@@ -233,9 +236,10 @@ def _finish(settings: dict[tuple[str, str], Setting], bases: dict[tuple[str, str
             for key, label in distinct_labels(clash).items():
                 of_size[key].label = label
         setting.cells.sort(key=lambda cell: (cell.group_size or 0, arm_order(cell.label)))
-    used = {(setting.model_key, setting.evaluation) for setting in settings.values()}
+    trained = {setting.model_key for setting in settings.values()}
     for (model, evaluation), cell in bases.items():
-        if (model, evaluation) not in used and cell.points:
+        # The untrained model has tables of its own only where nothing was trained from it.
+        if model not in trained and cell.points:
             first = cell.points[0].result
             alone = Setting("", evaluation, model, first["model"], first["dataset"], base=cell)
             settings[model, evaluation] = alone
@@ -290,7 +294,10 @@ _NOT_THE_SETTING = {
 
 def flat_config(setting: Setting) -> dict[str, Any]:
     """What a setting trains and asks, by dotted key."""
-    return _flat({**setting.config, "evaluation": setting.decoding})
+    flat = _flat({**setting.config, "evaluation": setting.decoding})
+    if flat.get("evaluation.completion_limit") == flat.get("completion_limit"):
+        flat.pop("evaluation.completion_limit", None)
+    return flat
 
 
 def differing_keys(settings: Sequence[Setting]) -> list[str]:

@@ -7,12 +7,14 @@ import dataclasses
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from gradstarve.reporting.build import build_tables, write_figures, write_provenance, write_tables
 from gradstarve.reporting.claims import read_claims, tally
 from gradstarve.reporting.provenance import explain
 from gradstarve.reporting.study import read_study
+from gradstarve.reporting.table import Table
 from gradstarve.reporting.writers import terminal
 from gradstarve.runs.rows import to_stderr
 
@@ -41,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.no_figures:
         files += [file for drawing in write_figures(study, to_stderr) for file in drawing.files]
     files.append(write_provenance(study, tables, files))
-    main = [table for table in tables if table.kind in {"table1", "table2", "table3", "transfer"}] or list(tables[:1])
+    main = _most_telling(tables, study.settings[0].name)
     width = min(max(shutil.get_terminal_size((110, 24)).columns, 80), 120)
     said: set[str] = set()
     for table in main[:MOST_SHOWN]:
@@ -78,3 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
         if len(stems) > 20:
             print(f"    ... and {len(stems) - 20} more")
     return 0
+
+
+def _most_telling(tables: Sequence[Table], setting: str) -> list[Table]:
+    """What a terminal shows, in this order: the largest setting's tables, transfer and models, then other settings."""
+    own = [table for table in tables if table.kind in {"table1", "table2"} and table.name == f"{table.kind}-{setting}"]
+    across = [table for table in tables if table.kind in {"transfer", "table3"}]
+    rest = [table for table in tables if table.kind in {"table1", "table2"} and table not in own]
+    return [*own, *across, *rest] or list(tables[:1])

@@ -26,8 +26,7 @@ def markdown(table: Table) -> str:
 
 def _md(text: str) -> str:
     """Text that means nothing to Markdown or HTML."""
-    plain = re.sub(r"\s+", " ", text)
-    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", plain).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", _printable(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def comma_separated(table: Table) -> str:
@@ -115,7 +114,7 @@ def latex(table: Table) -> str:
 
 
 def _tex(text: str) -> str:
-    return "".join(_TEX.get(character, character) for character in re.sub(r"\s+", " ", text))
+    return "".join(_TEX.get(character, character) for character in _printable(text))
 
 
 def terminal(table: Table, width: int = 110, most_notes: int = 12) -> str:
@@ -142,5 +141,5 @@ def terminal(table: Table, width: int = 110, most_notes: int = 12) -> str:
 
 
 def _printable(text: str) -> str:
-    """One line without control characters, which could steer a terminal."""
+    """One line without control characters, which could steer a terminal, or reorder what is read."""
     return "".join(c if c.isprintable() else "?" for c in re.sub(r"\s+", " ", text))

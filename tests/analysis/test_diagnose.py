@@ -156,30 +156,43 @@ def test_our_run_folder_while_it_runs_and_when_it_has_ended(tmp_path: Path, caps
     run = tmp_path / "sign-g4-s42-0123abcd"
     run.mkdir()
     cut = {"a", "d"}
+    # The last group has the prompt of the first: two groups all the same.
+    prompts = {**{p: p for p in ROWS}, "d": "a"}
     completions = [
-        {"step": 1, "prompt_id": p, "completion": "x", "reward": r, "truncated": p in cut, "length": 9}
-        for p, rewards in ROWS.items()
+        {
+            "step": 1,
+            "group": g,
+            "prompt_id": prompts[p],
+            "completion": "x",
+            "reward": r,
+            "truncated": p in cut,
+            "length": 9,
+        }
+        for g, (p, rewards) in enumerate(ROWS.items())
         for r in [*rewards[:3], None]
     ]
     write_lines(run / "completions.jsonl", completions)
     with (run / "completions.jsonl").open("a") as stream:
         stream.write('{"step": 2, "prompt_id"')
     report = ask(capsys, run, "--group-size", 3)
+    assert (report["prompts"], report["samples"]) == (3, 16)
     assert report["shares"] == {"all_fail": 0.5, "mixed": 0.25, "all_pass": 0.25}
     assert "4 of 16 completions have no verdict" in evidence(report, "unverifiable")
     assert "Of 2 all-fail groups, 2 are cut off throughout" in evidence(report, "truncation")
 
+    # `group_size` counts verdicts.
     groups = [
         {
             "step": 1,
-            "prompt_id": p,
-            "group_size": 4,
+            "group": g,
+            "prompt_id": prompts[p],
+            "group_size": 3,
             "n_plus": sum(r[:3]),
             "unverifiable": 1,
             "truncated": 4 * (p in cut),
             "tokens": 36,
         }
-        for p, r in ROWS.items()
+        for g, (p, r) in enumerate(ROWS.items())
     ]
     (run / "completions.jsonl").unlink()
     pd.DataFrame(groups).to_parquet(run / "groups.parquet")

@@ -102,7 +102,7 @@ def test_an_undecided_completion_gets_no_advantage_and_is_counted(quick: tuple[s
         verdicts = ["unverifiable", "right", "right", "wrong"] * (len(texts) // 4 - 1) + ["unverifiable"] * 4
         return [Grade(v, None, "test") for v in verdicts]  # type: ignore[arg-type]
 
-    trainer, folder = train(compose_config(*quick, "advantage=drgrpo", "steps=1", "checkpoint_every=0"), grade)
+    _, folder = train(compose_config(*quick, "advantage=drgrpo", "steps=1", "checkpoint_every=0"), grade)
     rows = folder.read("completions")
     groups = folder.read("groups")
     # Two right of three decided: centred 1/3 and -2/3 over the sample std 1/sqrt(3).

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,8 +24,8 @@ from gradstarve.runs.sweeps import declare  # noqa: E402
 class Outputs:
     """An outputs folder being filled, and the commands that read it."""
 
-    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.path, self.capsys = path, capsys
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def config(self, advantage: str, group_size: int = 4, seed: int = 42, **keys: Any) -> RunConfig:
         return synthetic.config(self.path, advantage, group_size, seed, **({"steps": 20} | keys))
@@ -46,10 +48,10 @@ class Outputs:
 
     def call(self, *arguments: str) -> tuple[int, str, str]:
         """Exit code, standard output, standard error of a command on this folder."""
-        self.capsys.readouterr()
-        code = cli.main([arguments[0], "--outputs", str(self.path), *arguments[1:]])
-        captured = self.capsys.readouterr()
-        return code, captured.out, captured.err
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = cli.main([arguments[0], "--outputs", str(self.path), *arguments[1:]])
+        return code, out.getvalue(), err.getvalue()
 
     def tables(self, *arguments: str) -> str:
         """Standard output of `gradstarve tables` without figures, which must succeed."""
@@ -67,7 +69,13 @@ class Outputs:
 
 
 @pytest.fixture
-def outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Outputs:
-    return Outputs(tmp_path / "outputs", capsys)
+def outputs(tmp_path: Path) -> Outputs:
+    return Outputs(tmp_path / "outputs")
+
+
+@pytest.fixture(scope="module")
+def module_outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
+    """One folder for all tests of a file that only read it."""
+    return Outputs(tmp_path_factory.mktemp("module") / "outputs")
 
 

@@ -96,6 +96,6 @@ def test_one_claim_is_read_in_every_setting(outputs: Any) -> None:
         outputs.cell("drgrpo", drgrpo, completion_limit=limit)
     readings = [r for r in read_claims(read_study(outputs.path).settings) if r.claim.startswith(SIGN_ABOVE)]
     assert {r.setting: r.verdict for r in readings} == {
-        "tiny-sums-completion_limit-14-completion_limit-14": "agrees",
-        "tiny-sums-completion_limit-20-completion_limit-20": "disagrees",
+        "tiny-sums-completion_limit-14": "agrees",
+        "tiny-sums-completion_limit-20": "disagrees",
     }

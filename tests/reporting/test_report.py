@@ -36,8 +36,9 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.fixture
-def page(outputs: Any) -> str:
+@pytest.fixture(scope="module")
+def page(module_outputs: Any) -> str:
+    outputs = module_outputs
     outputs.base()
     outputs.cell("drgrpo", [70, 74], tables=True)
     (config, _) = outputs.cell("sign", [80, 84], tables=True, model__name=HOSTILE)

@@ -1,0 +1,54 @@
+# `make help` lists what can be done. Everything runs in .venv, which is made on first use.
+.DEFAULT_GOAL := help
+.PHONY: help install demo tables report status lint types test test-slow bench clean-venv
+PYTHON ?= python3
+BIN := .venv/bin
+export OMP_NUM_THREADS ?= 1
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+
+# torch first and by exact version: its CPU and GPU builds differ by gigabytes, and a later package must not replace it.
+.venv/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep '^torch==' constraints.txt)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/.dev: .venv/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+install: .venv/.installed  ## make .venv and install gradstarve into it
+
+demo: .venv/.installed  ## run the study at CPU scale (minutes, resumable), then print its tables
+	$(BIN)/python run.py -m +sweep=demo
+	$(BIN)/gradstarve tables --sweep demo
+
+tables: .venv/.installed  ## tabulate what lies in outputs/
+	$(BIN)/gradstarve tables
+
+report: .venv/.installed  ## write outputs/report/index.html, which opens offline
+	$(BIN)/gradstarve report
+
+status: .venv/.installed  ## show where the runs of outputs/ stand
+	$(BIN)/gradstarve status
+
+lint: .venv/.dev  ## ruff: style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.dev  ## mypy
+	$(BIN)/mypy
+
+test: .venv/.dev  ## prove the project: everything but the slow tests
+	$(BIN)/python -m pytest -m "not slow" -rs
+
+test-slow: .venv/.dev  ## kills at random moments, long fuzzing
+	$(BIN)/python -m pytest -m slow -rs
+
+bench: .venv/.dev  ## what we claim about speed, each a ratio measured side by side
+	set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+clean-venv:  ## remove .venv (outputs/ stays)
+	rm -rf .venv

@@ -1,0 +1,233 @@
+"""`gradstarve grade FILE --task gsm8k|math500`: grade completions against golds, both rules counted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+from gradstarve.analysis.rows import Unreadable, read_rows
+from gradstarve.errors import UserError
+from gradstarve.grading import DEFAULT, EXTRACTOR_VERSION, Grade, MathGrader, check_gold, grade_bare_number, grade_number
+
+RULES: tuple[Literal["strict", "flexible"], ...] = ("strict", "flexible")
+FIRST_FEW = 5
+_BATCH = 512
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="rows with `gold` and `completion` (or `pred`, a bare answer): .jsonl, .jsonl.gz, .parquet, or - for standard input")
+    parser.add_argument("--task", required=True, choices=sorted(EXTRACTOR_VERSION), help="how answers are found and compared")
+    parser.add_argument("--rule", default="flexible", choices=RULES, help="which rule gives each row's verdict (default: flexible); both are counted")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the rows with `verdict`, `extracted` and `rule` to this .jsonl")
+    parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
+    parser.add_argument("--workers", type=_positive, default=min(4, os.cpu_count() or 1), help="processes for symbolic answers (default: %(default)s)")
+    parser.epilog = (
+        "Without --json and --out the graded rows go to standard output when it is not a terminal, and the summary to "
+        "standard error. Exit code: 0, or 1 where a row could not be read (each is named; the others are graded)."
+    )
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def run(arguments: argparse.Namespace) -> int:
+    rows: list[tuple[int, dict[str, Any]]] = []
+    unreadable: list[Unreadable] = []
+    for at, row in read_rows(arguments.file):
+        problem = row if isinstance(row, Unreadable) else _problem(at, row, arguments.task)
+        if problem is not None:
+            unreadable.append(problem)
+        else:
+            assert not isinstance(row, Unreadable)
+            rows.append((at, row))
+    if not rows and not unreadable:
+        raise UserError(f"{arguments.file} has no rows")
+    grades = _grade(rows, arguments.task, arguments.workers)
+    chosen = grades[arguments.rule]
+    graded = [
+        row | {"verdict": grade.verdict, "extracted": grade.extracted, "rule": grade.rule}
+        for (_, row), grade in zip(rows, chosen, strict=True)
+    ]
+    summary = _summary(arguments, rows, grades, unreadable)
+    for problem in unreadable:
+        print(f"gradstarve grade: {problem}", file=sys.stderr)
+    if arguments.out is not None:
+        _write(arguments.out, graded)
+    if arguments.json:
+        print(json.dumps(summary))
+    elif arguments.out is None and not sys.stdout.isatty():
+        for row in graded:
+            print(json.dumps(row, ensure_ascii=False))
+        _print_summary(summary, sys.stderr)
+    else:
+        _print_summary(summary, sys.stdout)
+    return 1 if unreadable else 0
+
+
+def _problem(at: int, row: dict[str, Any], task: str) -> Unreadable | None:
+    """What keeps a row from being graded, or None."""
+    present = [name for name in ("completion", "pred") if row.get(name) is not None]
+    if not present:
+        return Unreadable(at, "has neither `completion` nor `pred`")
+    if not isinstance(row[present[0]], str):
+        return Unreadable(at, f"`{present[0]}` is {type(row[present[0]]).__name__}, not text")
+    if row.get("gold") is None:
+        return Unreadable(at, "has no `gold`")
+    label = row.get("label")
+    if label is not None and not isinstance(label, bool) and label not in (0, 1):
+        return Unreadable(at, f"`label` is {label!r}, not true or false")
+    try:
+        check_gold(_gold(row), task)
+    except ValueError as error:
+        return Unreadable(at, str(error))
+    return None
+
+
+def _gold(row: dict[str, Any]) -> Any:
+    """A gold given as a JSON number is the number as it was written."""
+    gold = row["gold"]
+    return str(gold) if isinstance(gold, (int, float)) and not isinstance(gold, bool) else gold
+
+
+def _grade(rows: Sequence[tuple[int, dict[str, Any]]], task: str, workers: int) -> dict[str, list[Grade]]:
+    """The grades of all rows by rule."""
+    grades: dict[str, list[Grade]] = {rule: [] for rule in RULES}
+    progress = _Progress(len(rows))
+    if task == "gsm8k":
+        for done, (_, row) in enumerate(rows, 1):
+            for rule in RULES:
+                if row.get("completion") is not None:
+                    grades[rule].append(grade_number(row["completion"], _gold(row), rule))
+                else:
+                    grades[rule].append(grade_bare_number(row["pred"], _gold(row)))
+            progress.show(done)
+    else:
+        with MathGrader(workers=workers, policy=DEFAULT) as grader:
+            for begin in range(0, len(rows), _BATCH):
+                batch = [row for _, row in rows[begin : begin + _BATCH]]
+                for rule in RULES:
+                    grades[rule] += _grade_batch(grader, batch, rule)
+                progress.show(begin + len(batch))
+    progress.end()
+    return grades
+
+
+def _grade_batch(grader: MathGrader, batch: Sequence[dict[str, Any]], rule: Literal["strict", "flexible"]) -> list[Grade]:
+    full = [at for at, row in enumerate(batch) if row.get("completion") is not None]
+    bare = [at for at, row in enumerate(batch) if row.get("completion") is None]
+    found = dict(zip(full, grader.grade_many([batch[at]["completion"] for at in full], [_gold(batch[at]) for at in full], rule), strict=True))
+    found |= dict(zip(bare, grader.grade_bare([batch[at]["pred"] for at in bare], [_gold(batch[at]) for at in bare]), strict=True))
+    return [found[at] for at in range(len(batch))]
+
+
+class _Progress:
+    """A line on standard error once the work has taken two seconds."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._next, self._shown = total, time.monotonic() + 2.0, False
+
+    def show(self, done: int) -> None:
+        if time.monotonic() >= self._next:
+            print(f"\rgraded {done:,} of {self._total:,}", end="", file=sys.stderr, flush=True)
+            self._next, self._shown = time.monotonic() + 1.0, True
+
+    def end(self) -> None:
+        if self._shown:
+            print(file=sys.stderr)
+
+
+def _summary(
+    arguments: argparse.Namespace,
+    rows: Sequence[tuple[int, dict[str, Any]]],
+    grades: dict[str, list[Grade]],
+    unreadable: Sequence[Unreadable],
+) -> dict[str, Any]:
+    counts = {rule: _counts(grades[rule]) for rule in RULES}
+    summary: dict[str, Any] = {
+        "task": arguments.task,
+        "rule": arguments.rule,
+        "extractor_version": EXTRACTOR_VERSION[arguments.task],
+        "rows": len(rows),
+        "unreadable": [{"row": problem.row, "why": problem.why} for problem in unreadable],
+        **counts[arguments.rule],
+        "rules": counts,
+    }
+    labelled = [
+        (at, row, grade) for (at, row), grade in zip(rows, grades[arguments.rule], strict=True) if row.get("label") is not None
+    ]
+    if labelled:
+        summary["labels"] = _agreement(labelled)
+    return summary
+
+
+def _counts(grades: Sequence[Grade]) -> dict[str, Any]:
+    verdicts = Counter(grade.verdict for grade in grades)
+    found_by = Counter(grade.rule for grade in grades)
+    return {
+        **{verdict: verdicts[verdict] for verdict in ("right", "wrong", "unverifiable")},
+        # Every row counts, whatever could not be decided.
+        "accuracy": verdicts["right"] / len(grades) if grades else None,
+        "found_by": dict(sorted(found_by.items())),
+    }
+
+
+def _agreement(labelled: Sequence[tuple[int, dict[str, Any], Grade]]) -> dict[str, Any]:
+    """Verdicts against labels; a row that could not be decided agrees with neither label."""
+    table = Counter((bool(row["label"]), grade.verdict) for _, row, grade in labelled)
+    agree = table[True, "right"] + table[False, "wrong"]
+
+    def first(label: bool, verdict: str) -> list[dict[str, Any]]:
+        shown = [(at, row, grade) for at, row, grade in labelled if bool(row["label"]) == label and grade.verdict == verdict]
+        return [{"row": at, "gold": row["gold"], "extracted": grade.extracted, "rule": grade.rule} for at, row, grade in shown[:FIRST_FEW]]
+
+    return {
+        "rows": len(labelled),
+        "agree": agree,
+        "agreement": agree / len(labelled),
+        "false_positives": table[False, "right"],
+        "false_negatives": table[True, "wrong"],
+        "unverifiable": table[True, "unverifiable"] + table[False, "unverifiable"],
+        "first_false_positives": first(False, "right"),
+        "first_false_negatives": first(True, "wrong"),
+        "first_unverifiable": first(True, "unverifiable") + first(False, "unverifiable"),
+    }
+
+
+def _print_summary(summary: dict[str, Any], to: TextIO) -> None:
+    rows = summary["rows"]
+    print(f"{summary['task']}, {rows:,} rows, verdicts by the {summary['rule']} rule (extractor {summary['extractor_version']})", file=to)
+    for rule, counts in summary["rules"].items():
+        share = "-" if counts["accuracy"] is None else f"{100 * counts['accuracy']:.2f} %"
+        print(f"  {rule:<9} right {counts['right']:,}  wrong {counts['wrong']:,}  unverifiable {counts['unverifiable']:,}  accuracy {share}", file=to)
+    if labels := summary.get("labels"):
+        print(
+            f"  labels    {labels['agree']:,} of {labels['rows']:,} agree ({100 * labels['agreement']:.2f} %), "
+            f"{labels['false_positives']} false positives, {labels['false_negatives']} false negatives, {labels['unverifiable']} unverifiable",
+            file=to,
+        )
+        for kind in ("false_positives", "false_negatives", "unverifiable"):
+            for case in labels[f"first_{kind}"]:
+                print(f"    {kind.replace('_', ' ').removesuffix('s')}: row {case['row']}: gold {case['gold']!r}, extracted {case['extracted']!r} ({case['rule']})", file=to)
+    if summary["unreadable"]:
+        print(f"  {len(summary['unreadable'])} rows could not be read", file=to)
+
+
+def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    if not path.parent.is_dir():
+        raise UserError(f"--out {path}: there is no folder {path.parent}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    temporary.replace(path)
