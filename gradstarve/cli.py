@@ -13,7 +13,12 @@ from gradstarve.errors import UserError
 # name -> (module, help). A module is imported only when its command is asked for, so that help comes at once. It has
 # `configure(parser)` and `run(arguments) -> exit code`.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "status": ("gradstarve.launching.status", "show where the runs stand, also while they run"),
+    "show": ("gradstarve.reporting.show", "explain one run: config, formula, provenance, state, results"),
+    "tables": ("gradstarve.reporting.tables_command", "build the tables and figures of what lies in outputs/"),
+    "report": ("gradstarve.reporting.report_command", "write the report, one HTML file that opens offline"),
     "grade": ("gradstarve.analysis.grade", "grade completions against golds"),
+    "regrade": ("gradstarve.analysis.regrade", "grade a run's stored text again and show what moved"),
     "advantages": ("gradstarve.analysis.advantages", "list the advantages and what they give dead groups"),
     "coefficients": ("gradstarve.analysis.coefficients", "expected gradient coefficients at a success probability"),
     "diagnose": ("gradstarve.analysis.diagnose", "say how much of a rollout log is starved, and why"),

@@ -14,7 +14,15 @@ from typing import Any, Literal, TextIO
 
 from gradstarve.analysis.rows import Unreadable, read_rows
 from gradstarve.errors import UserError
-from gradstarve.grading import DEFAULT, EXTRACTOR_VERSION, Grade, MathGrader, check_gold, grade_bare_number, grade_number
+from gradstarve.grading import (
+    DEFAULT,
+    EXTRACTOR_VERSION,
+    Grade,
+    MathGrader,
+    check_gold,
+    grade_bare_number,
+    grade_number,
+)
 
 RULES: tuple[Literal["strict", "flexible"], ...] = ("strict", "flexible")
 FIRST_FEW = 5
@@ -22,15 +30,34 @@ _BATCH = 512
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="rows with `gold` and `completion` (or `pred`, a bare answer): .jsonl, .jsonl.gz, .parquet, or - for standard input")
-    parser.add_argument("--task", required=True, choices=sorted(EXTRACTOR_VERSION), help="how answers are found and compared")
-    parser.add_argument("--rule", default="flexible", choices=RULES, help="which rule gives each row's verdict (default: flexible); both are counted")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the rows with `verdict`, `extracted` and `rule` to this .jsonl")
+    parser.add_argument(
+        "file",
+        help="rows with `gold` and `completion` (or `pred`, a bare answer): .jsonl, .jsonl.gz, .parquet, or - (stdin)",
+    )
+    parser.add_argument(
+        "--task", required=True, choices=sorted(EXTRACTOR_VERSION), help="how answers are found and compared"
+    )
+    parser.add_argument(
+        "--rule",
+        default="flexible",
+        choices=RULES,
+        help="which rule gives each row's verdict (default: flexible); both are counted",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write the rows with `verdict`, `extracted` and `rule` to this .jsonl, or to standard output with -",
+    )
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
-    parser.add_argument("--workers", type=_positive, default=min(4, os.cpu_count() or 1), help="processes for symbolic answers (default: %(default)s)")
+    parser.add_argument(
+        "--workers",
+        type=_positive,
+        default=min(4, os.cpu_count() or 1),
+        help="processes for symbolic answers (default: %(default)s)",
+    )
     parser.epilog = (
-        "Without --json and --out the graded rows go to standard output when it is not a terminal, and the summary to "
-        "standard error. Exit code: 0, or 1 where a row could not be read (each is named; the others are graded)."
+        "The summary goes to standard output, or to standard error with --out -. "
+        "Exit code: 0, or 1 where a row could not be read (each is named; the others are graded)."
     )
 
 
@@ -62,16 +89,16 @@ def run(arguments: argparse.Namespace) -> int:
     summary = _summary(arguments, rows, grades, unreadable)
     for problem in unreadable:
         print(f"gradstarve grade: {problem}", file=sys.stderr)
-    if arguments.out is not None:
-        _write(arguments.out, graded)
-    if arguments.json:
-        print(json.dumps(summary))
-    elif arguments.out is None and not sys.stdout.isatty():
+    if arguments.out == "-":
         for row in graded:
-            print(json.dumps(row, ensure_ascii=False))
-        _print_summary(summary, sys.stderr)
+            print(json.dumps(row))
+    elif arguments.out is not None:
+        _write(Path(arguments.out), graded)
+    to = sys.stderr if arguments.out == "-" else sys.stdout
+    if arguments.json:
+        print(json.dumps(summary), file=to)
     else:
-        _print_summary(summary, sys.stdout)
+        _print_summary(summary, to)
     return 1 if unreadable else 0
 
 
@@ -123,11 +150,21 @@ def _grade(rows: Sequence[tuple[int, dict[str, Any]]], task: str, workers: int) 
     return grades
 
 
-def _grade_batch(grader: MathGrader, batch: Sequence[dict[str, Any]], rule: Literal["strict", "flexible"]) -> list[Grade]:
+def _grade_batch(
+    grader: MathGrader, batch: Sequence[dict[str, Any]], rule: Literal["strict", "flexible"]
+) -> list[Grade]:
     full = [at for at, row in enumerate(batch) if row.get("completion") is not None]
     bare = [at for at, row in enumerate(batch) if row.get("completion") is None]
-    found = dict(zip(full, grader.grade_many([batch[at]["completion"] for at in full], [_gold(batch[at]) for at in full], rule), strict=True))
-    found |= dict(zip(bare, grader.grade_bare([batch[at]["pred"] for at in bare], [_gold(batch[at]) for at in bare]), strict=True))
+    found = dict(
+        zip(
+            full,
+            grader.grade_many([batch[at]["completion"] for at in full], [_gold(batch[at]) for at in full], rule),
+            strict=True,
+        )
+    )
+    found |= dict(
+        zip(bare, grader.grade_bare([batch[at]["pred"] for at in bare], [_gold(batch[at]) for at in bare]), strict=True)
+    )
     return [found[at] for at in range(len(batch))]
 
 
@@ -164,7 +201,9 @@ def _summary(
         "rules": counts,
     }
     labelled = [
-        (at, row, grade) for (at, row), grade in zip(rows, grades[arguments.rule], strict=True) if row.get("label") is not None
+        (at, row, grade)
+        for (at, row), grade in zip(rows, grades[arguments.rule], strict=True)
+        if row.get("label") is not None
     ]
     if labelled:
         summary["labels"] = _agreement(labelled)
@@ -188,8 +227,13 @@ def _agreement(labelled: Sequence[tuple[int, dict[str, Any], Grade]]) -> dict[st
     agree = table[True, "right"] + table[False, "wrong"]
 
     def first(label: bool, verdict: str) -> list[dict[str, Any]]:
-        shown = [(at, row, grade) for at, row, grade in labelled if bool(row["label"]) == label and grade.verdict == verdict]
-        return [{"row": at, "gold": row["gold"], "extracted": grade.extracted, "rule": grade.rule} for at, row, grade in shown[:FIRST_FEW]]
+        shown = [
+            (at, row, grade) for at, row, grade in labelled if bool(row["label"]) == label and grade.verdict == verdict
+        ]
+        return [
+            {"row": at, "gold": row["gold"], "extracted": grade.extracted, "rule": grade.rule}
+            for at, row, grade in shown[:FIRST_FEW]
+        ]
 
     return {
         "rows": len(labelled),
@@ -205,22 +249,31 @@ def _agreement(labelled: Sequence[tuple[int, dict[str, Any], Grade]]) -> dict[st
 
 
 def _print_summary(summary: dict[str, Any], to: TextIO) -> None:
-    rows = summary["rows"]
-    print(f"{summary['task']}, {rows:,} rows, verdicts by the {summary['rule']} rule (extractor {summary['extractor_version']})", file=to)
+    version = summary["extractor_version"]
+    print(
+        f"{summary['task']}, {summary['rows']:,} rows, verdicts by the {summary['rule']} rule (extractor {version})",
+        file=to,
+    )
     for rule, counts in summary["rules"].items():
         share = "-" if counts["accuracy"] is None else f"{100 * counts['accuracy']:.2f} %"
-        print(f"  {rule:<9} right {counts['right']:,}  wrong {counts['wrong']:,}  unverifiable {counts['unverifiable']:,}  accuracy {share}", file=to)
+        verdicts = "  ".join(f"{verdict} {counts[verdict]:,}" for verdict in ("right", "wrong", "unverifiable"))
+        print(f"  {rule:<9} {verdicts}  accuracy {share}", file=to)
     if labels := summary.get("labels"):
+        agreement = f"{labels['agree']:,} of {labels['rows']:,} agree ({100 * labels['agreement']:.2f} %)"
+        kinds = {
+            "false_positives": "false positive",
+            "false_negatives": "false negative",
+            "unverifiable": "unverifiable",
+        }
         print(
-            f"  labels    {labels['agree']:,} of {labels['rows']:,} agree ({100 * labels['agreement']:.2f} %), "
-            f"{labels['false_positives']} false positives, {labels['false_negatives']} false negatives, {labels['unverifiable']} unverifiable",
-            file=to,
+            f"  labels    {agreement}, " + ", ".join(f"{name}: {labels[kind]}" for kind, name in kinds.items()), file=to
         )
-        for kind in ("false_positives", "false_negatives", "unverifiable"):
+        for kind, name in kinds.items():
             for case in labels[f"first_{kind}"]:
-                print(f"    {kind.replace('_', ' ').removesuffix('s')}: row {case['row']}: gold {case['gold']!r}, extracted {case['extracted']!r} ({case['rule']})", file=to)
+                compared = f"gold {case['gold']!r}, extracted {case['extracted']!r} ({case['rule']})"
+                print(f"    {name}: row {case['row']}: {compared}", file=to)
     if summary["unreadable"]:
-        print(f"  {len(summary['unreadable'])} rows could not be read", file=to)
+        print(f"  not graded: {len(summary['unreadable'])} rows that could not be read", file=to)
 
 
 def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
@@ -229,5 +282,5 @@ def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("w", encoding="utf-8") as file:
         for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.write(json.dumps(row) + "\n")
     temporary.replace(path)

@@ -1,4 +1,4 @@
-"""Rows of a file that someone else wrote: JSONL, gzipped or not, parquet, or standard input. A bad row is named, not lost."""
+"""Rows of a file that someone else wrote: JSONL, gzipped or not, parquet, or standard input. Bad rows are named."""
 
 from __future__ import annotations
 
@@ -112,7 +112,6 @@ def _parquet(content: bytes, name: str) -> Iterator[tuple[int, dict[str, Any] | 
 
     try:
         table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))
-        for batch in table.iter_batches():
-            yield from enumerate(batch.to_pylist(), 1)
+        yield from enumerate((row for batch in table.iter_batches() for row in batch.to_pylist()), 1)
     except pyarrow.ArrowException as error:
         raise UserError(f"{name} is not a readable parquet file: {str(error).splitlines()[0]}") from error

@@ -67,17 +67,39 @@ _UNITS = {
     "unit": "units",
 }
 _UNIT_NAMES = {word: unit for unit, words in _UNITS.items() for word in (unit, *words.split())}
-_NOT_UNITS = {"pi", "sqrt", "sin", "cos", "tan", "cot", "sec", "csc", "log", "ln", "exp", "arcsin", "arccos", "arctan", "mod"}
+_NOT_UNITS = {
+    "pi",
+    "sqrt",
+    "sin",
+    "cos",
+    "tan",
+    "cot",
+    "sec",
+    "csc",
+    "log",
+    "ln",
+    "exp",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "mod",
+}
 _QUOTED_UNIT = re.compile(
     r'^(?P<value>.*[\d}\)a-z!])\s*(?:"(?P<unit>[^"]*)"|\^\s*\{?\s*"(?P<ordinal>[^"]*)"\s*\}?)\s*(?:\^\s*\{?(?P<power>\d)\}?)?\s*$',
     re.DOTALL,
 )
-_BARE_UNIT = re.compile(r"^(?P<value>.*[\d}\)])\s*(?P<unit>[A-Za-z]{2,}(?:[ /][A-Za-z]+){0,3})\s*(?:\^\s*\{?(?P<power>\d)\}?)?$", re.DOTALL)
+_BARE_UNIT = re.compile(
+    r"^(?P<value>.*[\d}\)])\s*(?P<unit>[A-Za-z]{2,}(?:[ /][A-Za-z]+){0,3})\s*(?:\^\s*\{?(?P<power>\d)\}?)?$", re.DOTALL
+)
 _DEGREES = re.compile(r"^(?P<value>.*?)\s*\\degree\s*$", re.DOTALL)
 _BASED = re.compile(r"^\(?\s*([0-9A-Za-z]+)\s*\)?\s*_\s*\{?\s*(\d{1,2})\s*\}?$")
-_NAME = re.compile(r"^(?:[A-Za-z]|\\[a-zA-Z]+|[A-Z]{2,3})(?:'|_\s*(?:\{[^{}]*\}|\w))*(?:\s*\([^()]*\))?$|^\(\s*[a-zA-Z](?:_\{?\w+\}?)?(?:\s*,\s*[a-zA-Z](?:_\{?\w+\}?)?)*\s*\)$|^\|[A-Z]+\|$")
+_NAME = re.compile(
+    r"^(?:[A-Za-z]|\\[a-zA-Z]+|[A-Z]{2,3})(?:'|_\s*(?:\{[^{}]*\}|\w))*(?:\s*\([^()]*\))?$|^\(\s*[a-zA-Z](?:_\{?\w+\}?)?(?:\s*,\s*[a-zA-Z](?:_\{?\w+\}?)?)*\s*\)$|^\|[A-Z]+\|$"
+)
 _WORDS = re.compile(r"^[A-Za-z][A-Za-z' .!?-]*$")
-_MATRIX = re.compile(r"^\(?\s*\\begin\{([pbBvV]?matrix|smallmatrix|array)\}(?:\{[lcr|]*\})?(.*)\\end\{\1\}\s*\)?$", re.DOTALL)
+_MATRIX = re.compile(
+    r"^\(?\s*\\begin\{([pbBvV]?matrix|smallmatrix|array)\}(?:\{[lcr|]*\})?(.*)\\end\{\1\}\s*\)?$", re.DOTALL
+)
 _LONE_LETTER = re.compile(r"^\(?\s*([A-Za-z])\s*\)?\s*$")
 MAX_ITEMS = 64
 
@@ -216,7 +238,7 @@ def _interval(text: str, policy: Policy, depth: int) -> Several | None:
     rising = [sign in ("<", "\\leq") for sign in signs]
     closed = ["eq" in sign for sign in signs]
     if len(signs) == 2:
-        if rising[0] != rising[1] or not _NAME.match(sides[1]) or _NAME.match(sides[0]) and "\\" not in sides[0]:
+        if rising[0] != rising[1] or not _NAME.match(sides[1]) or (_NAME.match(sides[0]) and "\\" not in sides[0]):
             return None
         if not rising[0]:
             sides, closed = sides[::-1], closed[::-1]

@@ -33,7 +33,8 @@ def _equations(gold: Answer, answer: Answer) -> Comparison:
         return "wrong"
     if _letters(gold) != _letters(answer) or gold.value is not None or answer.value is not None:
         return "wrong"
-    return (yield f"{gold.name} = {gold.text}", f"{answer.name} = {answer.text}")
+    left, right = (f"{side.name} = {side.text}" if side.name else side.text for side in (gold, answer))
+    return (yield left, right)
 
 
 def _letters(answer: Scalar) -> set[str]:
@@ -56,6 +57,8 @@ def _scalars(gold: Scalar, answer: Scalar, policy: Policy) -> Comparison:
         return "wrong"
     if (choice := _CHOICE.match(answer.text)) and len(gold.text) == 1:
         return "right" if choice[1] == gold.text else "wrong"
+    if bool(gold.name) != bool(answer.name) and "=" in (answer if gold.name else gold).text:
+        return (yield from _equations(gold, answer))
     if "=" in answer.text and "=" not in gold.text and not gold.name:
         return (yield from _last_side(gold, answer, policy))
     return (yield gold.text, answer.text)
@@ -64,7 +67,9 @@ def _scalars(gold: Scalar, answer: Scalar, policy: Policy) -> Comparison:
 def _last_side(gold: Scalar, answer: Scalar, policy: Policy) -> Comparison:
     """9 + 9 = 18 and 2(k + 1) = 2k + 2 say their last side; x^2 + y = 0 is an equation, not the value 0."""
     left, _, last = answer.text.rpartition("=")
-    if re.search("[a-zA-Z]", re.sub(r"\\[a-zA-Z]+", "", left)) and not re.search("[a-zA-Z]", re.sub(r"\\[a-zA-Z]+", "", last)):
+    if re.search("[a-zA-Z]", re.sub(r"\\[a-zA-Z]+", "", left)) and not re.search(
+        "[a-zA-Z]", re.sub(r"\\[a-zA-Z]+", "", last)
+    ):
         return "wrong"
     return (yield from compare(gold, read_answer(last, policy), policy))
 
@@ -134,8 +139,10 @@ def _several(gold: Answer, answer: Answer, policy: Policy) -> Comparison:
         other = answer if isinstance(gold, Several) else gold
         # {5} is 5, and "639/40 or 15 39/40" is one value written twice; different values are several answers.
         if sides[0].opening in ("", "{") and len(sides[0].items) <= MAX_ITEMS:
-            ordered = (sides[0].items, [other] * len(sides[0].items))
-            return (yield from _in_order(*(ordered if sides[0] is gold else ordered[::-1]), policy))
+            items, others = sides[0].items, [other] * len(sides[0].items)
+            return (
+                yield from _in_order(items, others, policy) if sides[0] is gold else _in_order(others, items, policy)
+            )
         if sides[0].relation and isinstance(other, Scalar) and _RELATION.search(other.text):
             return (yield (sides[0].relation, other.text) if sides[0] is gold else (other.text, sides[0].relation))
         return "wrong"

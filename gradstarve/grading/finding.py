@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from gradstarve.grading.numbers import TooLong, last_number
+from gradstarve.grading.numbers import TooLongError, last_number
 from gradstarve.grading.text import answer_part, boxes, plain
 
 # Longer than any answer that people write; a longer one is a number, a list that is wrong, or undecided.
@@ -19,7 +19,9 @@ class Found(NamedTuple):
     rule: str
 
 
-_BETWEEN_BOXES = re.compile(r"(?:[\s,;.$&]|\\(?:quad|qquad|[()\[\],; ])|\\text\s*\{\s*(?:,?\s*(?:and|or)\s*)?\}|\band\b|\bor\b)*+")
+_BETWEEN_BOXES = re.compile(
+    r"(?:[\s,;.$&]|\\(?:quad|qquad|[()\[\],; ])|\\text\s*\{\s*(?:,?\s*(?:and|or)\s*)?\}|\band\b|\bor\b)*+"
+)
 _PHRASE = re.compile(r"\b(?:final\s+answer|answer)\b(?:\s+is|\s+are|\s*:|\s*\*\*\s*:?)(?:\s*:)?", re.IGNORECASE)
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<!\\)\$((?:\\.|[^$\n\\])+?)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _SENTENCE_END = re.compile(r"\.(?=\s|$)|\n")
@@ -30,8 +32,8 @@ def find_answer(completion: str, rule: Literal["strict", "flexible"]) -> Found:
     """The answer of a completion. strict: the last box. flexible: failing that, what follows "answer is" or "answer:",
     the last formula, the last number.
 
-    Boxes with nothing but "and", "or" or commas between them are one answer with several parts, which is right only as a
-    whole: boxing every candidate gains nothing. Empty boxes are none.
+    Boxes with nothing but "and", "or" or commas between them are one answer with several parts, which is right only as
+    a whole: boxing every candidate gains nothing. Empty boxes are none.
     """
     text = plain(answer_part(completion))
     if boxed := _last_boxes(text):
@@ -39,10 +41,8 @@ def find_answer(completion: str, rule: Literal["strict", "flexible"]) -> Found:
     if rule == "strict":
         return Found("", "none")
     tail = text[-MAX_ANSWER:]
-    phrase = None
-    for phrase in _PHRASE.finditer(tail):
-        pass
-    if phrase is not None and (stated := _stated(tail[phrase.end() :])).text:
+    phrases = list(_PHRASE.finditer(tail))
+    if phrases and (stated := _stated(tail[phrases[-1].end() :])).text:
         return stated
     return _latest(text, tail)
 
@@ -97,7 +97,7 @@ def _latest(text: str, tail: str) -> Found:
         ends = formula.end()
     try:
         number = last_number(text)
-    except TooLong:
+    except TooLongError:
         return Found("", "length")
     if number is not None and (not parts or number.end - len(text) > ends - len(tail)):
         return Found(text[number.start : number.end].strip(), "last number")

@@ -54,8 +54,8 @@ def _check_braces(gold: str) -> None:
 
 
 def normalised_question(question: str) -> str:
-    """A question as its words and numbers alone: two questions that differ in spacing, case, punctuation, LaTeX sizes or
-    typographic marks are one. For the check that train and evaluation do not overlap."""
+    """A question as its words and numbers alone: two questions that differ in spacing, case, punctuation, LaTeX sizes
+    or typographic marks are one. For the check that train and evaluation do not overlap."""
     text = unicodedata.normalize("NFKC", plain(question)).casefold()
     text = re.sub(r"\\(?:left|right|displaystyle|[,;:!])|[$]", " ", text)
     text = re.sub(r"(?<=\d),(?=\d{3})", "", text)

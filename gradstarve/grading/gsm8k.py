@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Literal
 
-from gradstarve.grading.numbers import Number, TooLong, ends_a_list, last_number, numbers, read_number
+from gradstarve.grading.numbers import Number, TooLongError, ends_a_list, last_number, numbers, read_number
 from gradstarve.grading.policy import DEFAULT, Policy
 from gradstarve.grading.text import answer_part, boxes, plain
 from gradstarve.grading.verdict import Grade
@@ -23,7 +23,9 @@ _NOT_BLANK = re.compile(r"\s*+")
 _STARTS = re.compile(r"[\s*_`$\\({+-]*+\.?\d[\d,.]*|[\s*_`$-]*+\\[dtc]?frac")
 _HEADING = re.compile(r"(?<=[.):])\s+\**[A-Za-z]|[):]\s+\**[A-Za-z]")
 # What may stand beside the one number of a marked answer: words, units, and the dress of Markdown and LaTeX.
-_WORDS = re.compile(r"(?:[A-Za-z\s.,;:!?'\"°$€£()_*`~{}-]|\\(?:text|mathrm|mbox|textbf|mathbf|\W|[,;!]|quad|circ)|\^\{?[23]\}?)*+")
+_WORDS = re.compile(
+    r"(?:[A-Za-z\s.,;:!?'\"°$€£()_*`~{}-]|\\(?:text|mathrm|mbox|textbf|mathbf|\W|[,;!]|quad|circ)|\^\{?[23]\}?)*+"
+)
 
 
 def grade_number(completion: str, gold: str, rule: Rule = "flexible", policy: Policy = DEFAULT) -> Grade:
@@ -59,7 +61,7 @@ def read_gold_number(gold: str, policy: Policy = DEFAULT) -> Fraction:
     """A gold as an exact number. Raises ValueError that says what was read where it is none."""
     try:
         number = read_number(plain(gold), policy)
-    except TooLong:
+    except TooLongError:
         number = None
     if number is None or number.value is None:
         raise ValueError(f"the gold {_shown(gold)} can't be read as a number")
@@ -97,7 +99,7 @@ def _grade_last(text: str, wanted: Fraction, policy: Policy) -> Grade:
         if ends_a_list(text, number, policy):
             return Grade("wrong", extracted, "list")
         return Grade("right", extracted, "last number")
-    except TooLong:
+    except TooLongError:
         return Grade("unverifiable", None, "length")
 
 
@@ -139,5 +141,5 @@ def _grade_segment(text: str, begin: int, end: int, rule: str, wanted: Fraction,
         if ends_a_list(text, placed, policy):
             return Grade("wrong", extracted, "list")
         return Grade("right", extracted, rule)
-    except TooLong:
+    except TooLongError:
         return Grade("unverifiable", extracted, "length")

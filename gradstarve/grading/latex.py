@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from gradstarve.grading.text import plain
 
 _GROUPED = re.compile(r"(?<=\d)(?:,\s*\\!\s*|\{,\}|\\[,!]\s*)(?=\d{3}(?!\d))")
-_SPACING = re.compile(r"(?<!\\)\\(?:[!,;:> ]|quad(?![a-z])|qquad(?![a-z])|displaystyle|textstyle|limits|nolimits|hfill)|~")
+_SPACING = re.compile(
+    r"(?<!\\)\\(?:[!,;:> ]|quad(?![a-z])|qquad(?![a-z])|displaystyle|textstyle|limits|nolimits|hfill)|~"
+)
 _SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?)(?![a-zA-Z])\.?")
 _MATH_MARKS = re.compile(r"(?<!\\)\\[()\[\]]|(?<!\\)\$\$?")
 _WORDS = re.compile(
@@ -37,6 +39,9 @@ _NAMES = [
         (r"√\s*(\d+|[a-z](?![a-z])|(?=\())", r"\\sqrt{\1}"),
         (r"(?<![a-zA-Z\\])sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
         (r"±|\+/-|\\plusminus(?![a-zA-Z])", "\\\\pm "),
+        (r"\\pmod\s*(?:\{[^{}]*\}|\d+)|\(\s*\\(?:mod|bmod)[^()]*\)", ""),
+        (r"\\equiv(?![a-zA-Z])|≡", "="),
+        (r"\*\*", "^"),
         (r"\\(?:cdot|times|ast)(?![a-zA-Z])|\*", "\\\\cdot "),
         (r"\\(?:lbrace|\{)", "\\\\{"),
         (r"\\(?:rbrace|\})", "\\\\}"),

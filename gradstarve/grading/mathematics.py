@@ -11,7 +11,7 @@ from typing import Literal, Self
 from gradstarve.grading.answers import Answer, Scalar, read_answer
 from gradstarve.grading.comparison import Comparison, compare
 from gradstarve.grading.finding import MAX_ANSWER, Found, find_answer, find_bare_answer
-from gradstarve.grading.numbers import TooLong, read_number
+from gradstarve.grading.numbers import TooLongError, read_number
 from gradstarve.grading.policy import DEFAULT, Policy
 from gradstarve.grading.pool import Pair, WorkerPool
 from gradstarve.grading.text import plain
@@ -21,16 +21,18 @@ MAX_EXTRACTED = 500
 # Longer than any expression that is sent to a worker.
 MAX_EXPRESSION = 600
 # Powers whose value alone would fill a machine: a tower of numbers, an exponent or factorial of five digits.
-_TOO_LARGE = re.compile(r"\^\s*\{?\s*\(?\s*-?\d{5,}|\d{5,}\s*!|\d\s*\^\s*(?:\{\s*)?\(?\s*\d+\s*\)?\s*\^|!\s*\)?\s*!|\\binom\s*\{?\s*\d{5,}|\^\s*\{\s*\d+\s*\^\s*\{?\s*\d{2,}")
+_TOO_LARGE = re.compile(
+    r"\^\s*\{?\s*\(?\s*-?\d{5,}|\d{5,}\s*!|\d\s*\^\s*(?:\{\s*)?\(?\s*\d+\s*\)?\s*\^|!\s*\)?\s*!|\\binom\s*\{?\s*\d{5,}|\^\s*\{\s*\d+\s*\^\s*\{?\s*\d{2,}"
+)
 
 
 class MathGrader:
     """Grades mathematical answers: `with MathGrader(workers=2) as grader: grader.grade(completion, gold)`.
 
-    Numbers, words, and what is built of them (lists, intervals, matrices) are decided here, exactly. Other expressions go
-    to `workers` processes that import sympy and math-verify but not torch; each pair may take `seconds` and each worker
-    `memory_bytes`. What exceeds a limit is "unverifiable". Needs no signals, so any thread of any process may use it;
-    the workers end with their parent, however it ends. Pairs that were decided are remembered.
+    Numbers, words, and what is built of them (lists, intervals, matrices) are decided here, exactly. Other expressions
+    go to `workers` processes that import sympy and math-verify but not torch; each pair may take `seconds` and each
+    worker `memory_bytes`. What exceeds a limit is "unverifiable". Needs no signals, so any thread of any process may
+    use it; the workers end with their parent, however it ends. Pairs that were decided are remembered.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class MathGrader:
         self._pool.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._pool.close()
 
     def grade(self, completion: str, gold: str, rule: Literal["strict", "flexible"] | None = None) -> Grade:
@@ -69,7 +73,11 @@ class MathGrader:
 
     def unreadable(self, golds: Sequence[str]) -> list[int]:
         """Which golds hold an expression that can't be read: an answer could equal them only letter by letter."""
-        wanted = {(row, part): Pair(part) for row, gold in enumerate(golds) for part in _expressions(read_gold(gold, self.policy))}
+        wanted: dict[Hashable, Pair] = {
+            (row, part): Pair(part)
+            for row, gold in enumerate(golds)
+            for part in _expressions(read_gold(gold, self.policy))
+        }
         bad: set[int] = set()
 
         def decided(key: Hashable, verdict: Verdict, _: str) -> dict[Hashable, Pair]:
@@ -77,7 +85,7 @@ class MathGrader:
                 bad.add(key[0])  # type: ignore[index]
             return {}
 
-        self._pool.decide(dict(wanted), decided)
+        self._pool.decide(wanted, decided)
         return sorted(bad)
 
     def _grade(self, found: Sequence[Found], golds: Sequence[str]) -> list[Grade]:
@@ -139,7 +147,7 @@ class _Row:
         extracted = self._found.text[:MAX_EXTRACTED]
         try:
             number = read_number(plain(self._found.text), self._policy)
-        except TooLong:
+        except TooLongError:
             number = None
         if number is not None and isinstance(wanted, Scalar) and wanted.value is not None:
             return Grade("right" if number.value == wanted.value else "wrong", extracted, self._rule)

@@ -1,4 +1,4 @@
-"""Numbers as people and models write them, read exactly: a `Fraction` or nothing, never a float, never without bound."""
+"""Numbers as people and models write them, read exactly: a `Fraction` or nothing, never a float, always bounded."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ SCALES = {
     "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "quadrillion": 10**15,
 }  # fmt: skip
 
-# Digit groups are split by commas, by the thin spaces of typesetting, or (as in some of GSM8K's own solutions) by single
-# spaces. `++` gives nothing back, so that a long run of digits is read once.
-_UNSIGNED = r"(?:\d{1,3}(?:(?:,\\![ ]{0,3}|\{,\}|,|\\[,! ][ ]{0,3})\d{3})++(?!\d)|[1-9]\d{0,2}(?:[ ]\d{3})++(?!\d)|\d++)"
+# Digit groups are split by commas, by the thin spaces of typesetting, or (as in some of GSM8K's own solutions) by
+# single spaces. `++` gives nothing back, so that a long run of digits is read once.
+_UNSIGNED = (
+    r"(?:\d{1,3}(?:(?:,\\![ ]{0,3}|\{,\}|,|\\[,! ][ ]{0,3})\d{3})++(?!\d)|[1-9]\d{0,2}(?:[ ]\d{3})++(?!\d)|\d++)"
+)
 _INTEGER = r"(?:\{[ ]{0,3}[-+]?\d++[ ]{0,3}\}|[-+]?\d++)"
 _FRACTION = r"""\\[dtc]?frac[ ]{{0,3}}
     (?:\{{[ ]{{0,3}}(?P<{0}>[-+]?\d++(?:\.\d++)?)[ ]{{0,3}}\}}|(?P<{0}_digit>\d))[ ]{{0,3}}
@@ -52,7 +54,7 @@ _GOES_ON = re.compile(r" {0,3}[hmbtqpHMBTQP%\\]")
 _LAST_DIGIT = re.compile(r".*\d", re.DOTALL)
 
 
-class TooLong(Exception):
+class TooLongError(Exception):
     """A number whose value would be dearer to work out than any answer is worth."""
 
 
@@ -93,13 +95,13 @@ def _decimal(whole: str, decimals: str | None, exponent: str | None = None) -> F
 
 
 def _ratio(over: str, under: str) -> Fraction | None:
-    """over / under for decimal literals; None where the divisor is 0. Raises `TooLong` beyond the bounds."""
+    """over / under for decimal literals; None where the divisor is 0. Raises `TooLongError` beyond the bounds."""
     parts = []
     for literal in (over, under):
         whole, _, decimals = literal.lstrip("+-").partition(".")
         part = _decimal(whole, decimals or None)
         if part is None:
-            raise TooLong
+            raise TooLongError
         parts.append(-part if literal.startswith("-") else part)
     return parts[0] / parts[1] if parts[1] else None
 
@@ -107,7 +109,7 @@ def _ratio(over: str, under: str) -> Fraction | None:
 def _power(base: Fraction, exponent: str) -> Fraction | None:
     exponent = exponent.strip("{} \t\n")
     if len(exponent) > 6 or abs(int(exponent)) * max(len(str(base.numerator)), len(str(base.denominator))) > MAX_DIGITS:
-        raise TooLong
+        raise TooLongError
     power = int(exponent)
     return None if base == 0 and power <= 0 else base**power
 
@@ -116,7 +118,9 @@ def _unsigned_value(match: re.Match[str], policy: Policy) -> Fraction | None:
     if match["whole"] is not None:
         whole, decimals = match["whole"], match["decimals"]
         if match["divisor"] is not None:
-            value = _ratio(_whole(whole) + (decimals or ""), _whole(match["divisor"]) + (match["divisor_decimals"] or ""))
+            value = _ratio(
+                _whole(whole) + (decimals or ""), _whole(match["divisor"]) + (match["divisor_decimals"] or "")
+            )
         elif match["exponent"] is not None:
             value = _decimal(whole, decimals, match["exponent"])
         elif match["times_ten_to"] is not None:
@@ -177,7 +181,7 @@ def _read(text: str, match: re.Match[str], policy: Policy) -> Number:
 
 
 def numbers(text: str, policy: Policy = DEFAULT) -> Iterator[Number]:
-    """Every number in plain `text` (see `text.plain`), in order. Raises `TooLong` on one that can't be worked out.
+    """Every number in plain `text` (see `text.plain`), in order. Raises `TooLongError` on one that can't be worked out.
 
     Digits glued to a letter in front (m2, x1) and exponents of units (m^2) are no numbers.
     """
@@ -188,7 +192,7 @@ def numbers(text: str, policy: Policy = DEFAULT) -> Iterator[Number]:
 def last_number(text: str, policy: Policy = DEFAULT) -> Number | None:
     """The last number in plain `text`, or None. Reads from the end, so that a long text costs no more than a short one.
 
-    Raises `TooLong` where the last number can't be worked out.
+    Raises `TooLongError` where the last number can't be worked out.
     """
     digit = _LAST_DIGIT.match(text)
     if digit is None:
@@ -200,9 +204,8 @@ def last_number(text: str, policy: Policy = DEFAULT) -> Number | None:
     width, end = 24, min(len(text), digit.end() + 20)
     while True:
         begin = max(0, digit.end() - width)
-        last = None
-        for last in NUMBER.finditer(text, begin, end):
-            pass
+        matches = list(NUMBER.finditer(text, begin, end))
+        last = matches[-1] if matches else None
         # Where nothing parts the window's edge from the number, it may have begun before the window.
         if begin == 0 or (last is not None and _NO_NUMBER.search(text, begin, last.start())):
             return None if last is None else _read(text, last, policy)
@@ -210,7 +213,8 @@ def last_number(text: str, policy: Policy = DEFAULT) -> Number | None:
 
 
 _BETWEEN = re.compile(
-    r"(?:[\s,;:|&#$*(){}\[\]\"'`.]|\\(?:boxed|fbox|text|quad|qquad|\W)|(?P<alternative>\bor\b|/)|\band\b)*+", re.IGNORECASE
+    r"(?:[\s,;:|&#$*(){}\[\]\"'`.]|\\(?:boxed|fbox|text|quad|qquad|\W)|(?P<alternative>\bor\b|/)|\band\b)*+",
+    re.IGNORECASE,
 )
 _JOINT = re.compile(r"[ \t]|\b(?:and|or)\b", re.IGNORECASE)
 
@@ -244,7 +248,7 @@ def ends_a_list(text: str, last: Number, policy: Policy = DEFAULT) -> bool:
 def read_number(text: str, policy: Policy = DEFAULT) -> Number | None:
     """The whole of plain `text` as one number, currency, percent and closing full stop allowed; None where it is not.
 
-    Raises `TooLong` where it is one that can't be worked out.
+    Raises `TooLongError` where it is one that can't be worked out.
     """
     text = text.strip()
     match = NUMBER.search(text, 0, 200 + len(text))

@@ -18,10 +18,11 @@ class Policy:
         unit where the gold has one.
     list_order: "ignored" compares `1, 2` and sets without order, as "find all solutions" asks for no order; "kept"
         compares lists in order. Tuples, intervals, vectors and matrices are always in order.
-    list_brackets: "required" keeps the point (1, 2) apart from the list 1, 2; "optional" lets the answer leave them out.
+    list_brackets: "required" keeps the point (1, 2) apart from the list 1, 2; "optional" lets the answer leave out the
+        brackets of the gold.
     inequalities: "intervals" compares -2 <= x <= 7 with [-2, 7]; "text" does not.
-    base: "optional" lets an answer leave out the base that the question asked for; a base that differs, or a value
-        converted to base ten, is wrong. "required" wants the base written.
+    base: "required" wants the base of 4210_5 written, as 4210 alone is another number; "optional" lets an answer leave
+        it out. A base that differs, or a value converted to base ten, is wrong either way.
     decimal_comma: False reads 1,22 as two numbers; True as 1.22.
     tolerance: largest relative difference that counts as equal; None compares exactly, so that 0.333 is not 1/3.
     """
@@ -32,7 +33,7 @@ class Policy:
     list_order: Literal["ignored", "kept"] = "ignored"
     list_brackets: Literal["required", "optional"] = "required"
     inequalities: Literal["intervals", "text"] = "intervals"
-    base: Literal["optional", "required"] = "optional"
+    base: Literal["required", "optional"] = "required"
     decimal_comma: bool = False
     tolerance: Fraction | None = None
 

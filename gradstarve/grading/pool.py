@@ -50,9 +50,22 @@ class _Worker:
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
-        command = [sys.executable, "-P", "-m", "gradstarve.grading.worker", str(memory_bytes), str(seconds), str(os.getpid())]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "gradstarve.grading.worker",
+            str(memory_bytes),
+            str(seconds),
+            str(os.getpid()),
+        ]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            env=environment,
         )
         assert self.process.stdout is not None
         self.output = self.process.stdout.fileno()
@@ -114,7 +127,9 @@ class WorkerPool:
         self._owner = os.getpid()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -130,7 +145,9 @@ class WorkerPool:
         worker.end()
         self._workers[self._workers.index(worker)] = self._start()
 
-    def decide(self, pairs: dict[Hashable, Pair], decided: Callable[[Hashable, Verdict, str], dict[Hashable, Pair]]) -> None:
+    def decide(
+        self, pairs: dict[Hashable, Pair], decided: Callable[[Hashable, Verdict, str], dict[Hashable, Pair]]
+    ) -> None:
         """Decide all pairs; each verdict goes to `decided(key, verdict, why)`, which may return further pairs."""
         if not pairs:
             return

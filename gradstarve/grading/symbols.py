@@ -25,12 +25,12 @@ _DIGITS = 60
 _POINTS = 4
 
 
-class NotRead(Exception):
+class NotReadError(Exception):
     """The parser found no mathematics in the text."""
 
 
 def read(latex: str) -> Basic | MatrixBase:
-    """`latex` as a sympy object, decimals as fractions so that no float enters. Raises NotRead."""
+    """`latex` as a sympy object, decimals as fractions so that no float enters. Raises NotReadError."""
     latex = _DEGREES.sub(r"(\1 \\cdot \\frac{\\pi}{180})", latex)
     latex = _PRODUCT.sub(r"\1 \\cdot (", latex)
     exact = _DECIMAL.sub(lambda found: rf"\frac{{{int(found[1] + found[2])}}}{{{10 ** len(found[2])}}}", latex)
@@ -42,7 +42,7 @@ def read(latex: str) -> Basic | MatrixBase:
         raise_on_error=True,
     )
     if not parsed or not isinstance(parsed[0], (Basic, MatrixBase)):
-        raise NotRead(latex)
+        raise NotReadError(latex)
     return parsed[0]
 
 
@@ -99,7 +99,9 @@ def _proportional(gold: Basic, answer: Basic) -> bool | None:
 
 def _values(gold: Expr, answer: Expr) -> list[tuple[Expr, Expr]]:
     """Both at the same seeded random points, where both are finite numbers. Variables are one by their names."""
-    names = sorted({symbol.name for symbol in gold.free_symbols | answer.free_symbols if isinstance(symbol, sympy.Symbol)})
+    names = sorted(
+        {symbol.name for symbol in gold.free_symbols | answer.free_symbols if isinstance(symbol, sympy.Symbol)}
+    )
     generator = random.Random(0)
     found: list[tuple[Expr, Expr]] = []
     for _ in range(3 * _POINTS if names else 1):

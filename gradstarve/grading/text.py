@@ -35,7 +35,9 @@ def _plain_characters() -> dict[int, str]:
     }
     powers = {ord(power): f"^{digit}" for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
     invisible = dict.fromkeys(_INVISIBLE, "")
-    return full_width | digits | {ord(k): v for k, v in signs.items()} | spaces | narrow | fractions | powers | invisible
+    return (
+        full_width | digits | {ord(k): v for k, v in signs.items()} | spaces | narrow | fractions | powers | invisible
+    )
 
 
 _PLAIN = _plain_characters()

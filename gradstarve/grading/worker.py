@@ -18,7 +18,6 @@ import threading
 from fractions import Fraction
 from typing import TextIO
 
-
 WARMING = [
     "\\frac{1}{2} - 3\\sqrt{13}", "2(k+1) + x^2 - 3x", "\\left(\\frac{a+b}{2}\\right)^{2n}", "6 - 5i", "12\\pi",
     "\\sin(x) + \\log_2 8", "y = 2x + 3", "x \\leq 5",
@@ -58,7 +57,7 @@ def _decide(task: dict[str, str | None]) -> dict[str, str]:
         return {"verdict": "right"}
     # A parser of foreign text fails in ways that its authors do not list; each of them means "could not decide".
     except Exception as error:
-        return {"verdict": "unverifiable", "why": "memory" if isinstance(error, MemoryError) else type(error).__name__}
+        return {"verdict": "unverifiable", "why": "memory" if isinstance(error, MemoryError) else "parser"}
 
 
 def _work(memory_bytes: int, seconds: float, parent: int, answers: TextIO) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,14 @@ from typing import Any
 import pandas as pd
 
 from gradstarve.errors import UserError, nearest
-from gradstarve.grading import Grade, check_gold, grade_number, normalised_question, parse_gold_gsm8k
+from gradstarve.grading import Grade, MathGrader, check_gold, grade_number, normalised_question, parse_gold_gsm8k
 from gradstarve.grading.integers import grade_integer
 from gradstarve.runs.config import PromptConfig, QuestionsConfig
 
 Messages = list[dict[str, str]]
 Prompt = str | Messages
+# (completion, gold, truncated) of every row -> their grades, in the same order.
+GradeMany = Callable[[Sequence[str], Sequence[str], Sequence[bool]], list[Grade]]
 # id, prompt, question text, gold
 Row = tuple[str, Prompt, str, str]
 
@@ -57,10 +61,12 @@ def build_prompt(config: PromptConfig, question: str) -> Prompt:
     return "\n\n".join([*([config.system] if config.system is not None else []), *shots, user]) + config.answer_prefix
 
 
-def question_graders(
-    config: QuestionsConfig,
-) -> dict[str, Callable[[Sequence[str], Sequence[str], Sequence[bool]], list[Grade]]]:
+def question_graders(config: QuestionsConfig) -> dict[str, GradeMany]:
     """Every rule that evaluation reports, by name."""
+    if config.grader == "integer":
+        return {
+            config.rule: lambda texts, golds, cut: [grade_integer(*row) for row in zip(texts, golds, cut, strict=True)]
+        }
     if config.grader == "gsm8k":
         return {
             "strict": lambda texts, golds, _: [grade_number(t, g, "strict") for t, g in zip(texts, golds, strict=True)],
@@ -68,13 +74,16 @@ def question_graders(
                 grade_number(t, g, "flexible") for t, g in zip(texts, golds, strict=True)
             ],
         }
-    if config.grader == "integer":
-        return {
-            config.rule: lambda texts, golds, cut: [grade_integer(*row) for row in zip(texts, golds, cut, strict=True)]
-        }
-    from gradstarve.grading.math import shared_grader  # worker processes: only where symbols are graded
 
-    return {config.rule: lambda texts, golds, _: shared_grader().grade_many(list(texts), list(golds))}
+    @functools.cache
+    def math() -> MathGrader:
+        """Worker processes, started with the first grade; they end with this process."""
+        return MathGrader(workers=min(4, os.cpu_count() or 1)).__enter__()
+
+    return {
+        "strict": lambda texts, golds, _: math().grade_many(texts, golds, "strict"),
+        "flexible": lambda texts, golds, _: math().grade_many(texts, golds, "flexible"),
+    }
 
 
 def _rows(config: QuestionsConfig, side: str) -> list[Row]:

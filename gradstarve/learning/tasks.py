@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradstarve.grading import Grade
 from gradstarve.grading.integers import grade_integer
-from gradstarve.learning.questions import Prompt, load_questions, question_graders
+from gradstarve.learning.questions import GradeMany, Prompt, load_questions, question_graders
 from gradstarve.learning.sums import concise_answer, distinct_sums, question_text
 from gradstarve.runs.config import DatasetConfig, SumsConfig
-
-# (completion, gold, truncated) of every row -> the grade that rewards, in the same order.
-GradeMany = Callable[[Sequence[str], Sequence[str], Sequence[bool]], list[Grade]]
 
 
 @dataclass(frozen=True)
@@ -44,20 +41,18 @@ class Task:
 
 def load_task(config: DatasetConfig) -> Task:
     """Load a data set. Raises UserError where it cannot be had, read or trusted."""
+    graders, rule = task_graders(config)
     if isinstance(config, SumsConfig):
-        return Task(
-            train=_sums(config, held_out=False),
-            evaluation=_sums(config, held_out=True),
-            graders={"last_integer": _grade_sums},
-            rule="last_integer",
-        )
+        return Task(_sums(config, held_out=False), _sums(config, held_out=True), graders, rule)
     train, evaluation = load_questions(config)
-    return Task(
-        train=[Question(*row) for row in train],
-        evaluation=[Question(*row) for row in evaluation],
-        graders=question_graders(config),
-        rule=config.rule,
-    )
+    return Task([Question(*row) for row in train], [Question(*row) for row in evaluation], graders, rule)
+
+
+def task_graders(config: DatasetConfig) -> tuple[dict[str, GradeMany], str]:
+    """The graders of a data set by rule, and the rule that rewards."""
+    if isinstance(config, SumsConfig):
+        return {"last_integer": _grade_sums}, "last_integer"
+    return question_graders(config), config.rule
 
 
 def _sums(config: SumsConfig, held_out: bool) -> list[Question]:

@@ -22,9 +22,10 @@ from gradstarve.estimators import Advantage, get_advantage, group_advantages
 from gradstarve.grading import Grade
 from gradstarve.learning.policy import Policy, lora
 from gradstarve.learning.prompt_order import PromptOrder
+from gradstarve.learning.questions import GradeMany
 from gradstarve.learning.recorder import Completion, Recorder
 from gradstarve.learning.replay import Kept, ReplayBank, contrastive, cross_entropy, pair_weight, sample
-from gradstarve.learning.tasks import GradeMany, Question
+from gradstarve.learning.tasks import Question
 from gradstarve.learning.trl_arguments import trl_config
 from gradstarve.runs import checkpoints
 from gradstarve.runs.config import RunConfig

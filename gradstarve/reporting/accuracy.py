@@ -132,7 +132,9 @@ def accuracy_table(
     title = f"{title_of(setting, group_size)} · {setting.name}"
     kind = kind_of(setting, group_size)
     caption = f"{describe(setting, group_size)} {seeds_told(cells)}"
-    return Table(kind, f"{kind}-{setting.name}", title, caption, columns, rows, [*notes, paper.explain(setting)], LEGEND)
+    return Table(
+        kind, f"{kind}-{setting.name}", title, caption, columns, rows, [*notes, paper.explain(setting)], LEGEND
+    )
 
 
 def cell_values(cell: Cell) -> dict[str, Any]:

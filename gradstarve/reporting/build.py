@@ -18,7 +18,7 @@ from gradstarve.reporting.group_sizes import group_size_table
 from gradstarve.reporting.paper import the_paper
 from gradstarve.reporting.pass_at_k_table import pass_at_k_table
 from gradstarve.reporting.provenance import provenance
-from gradstarve.reporting.robustness import leave_one_out_table, noise_table
+from gradstarve.reporting.robustness import leave_one_out_table, noise_note, noise_table
 from gradstarve.reporting.runs_table import runs_table
 from gradstarve.reporting.seed_dots import seed_dots
 from gradstarve.reporting.settings import Setting
@@ -33,14 +33,15 @@ from gradstarve.runs.files import read_json, write_json, write_text
 
 def build_tables(study: Study) -> list[Table]:
     """Every table that the runs allow, the settings with most runs first; the transfer is as prominent as Table 1."""
-    paper, partial = the_paper(), study.partial_note()
+    paper, partial, noise = the_paper(), study.partial_note(), noise_table(study.rows)
+    floor = noise_note(noise) if noise is not None else []
     found: list[Table | None] = []
     for setting in study.settings:
         if setting.samples > 1:
             found.append(pass_at_k_table(setting, partial))
             continue
         sizes = sorted(setting.group_sizes, key=lambda size: (size != 4, size != 8, size)) or [4]
-        found += [accuracy_table(setting, size, paper, study.settings, partial) for size in sizes]
+        found += [accuracy_table(setting, size, paper, study.settings, [*partial, *floor]) for size in sizes]
         found.append(transfer_table(setting, paper, partial))
         for size in sizes:
             found += [
@@ -51,7 +52,7 @@ def build_tables(study: Study) -> list[Table]:
         found.append(group_size_table(setting, paper, partial))
         if not setting.transfer:
             found += [degeneracy_table(setting, paper, partial), cost_table(setting, partial)]
-    found += [*model_tables(study.settings, paper, partial), noise_table(study.rows)]
+    found += [*model_tables(study.settings, paper, partial), noise]
     return [table for table in found if table is not None]
 
 

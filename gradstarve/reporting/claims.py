@@ -220,14 +220,7 @@ def _models_claim(settings: Sequence[Setting]) -> Reading:
     gains = []
     for setting in settings:
         cell = setting.find("sign", 4)
-        if (
-            not setting.transfer
-            and setting.samples == 1
-            and cell
-            and cell.points
-            and setting.base
-            and setting.base.points
-        ):
+        if _own(setting) and cell and cell.points and setting.base and setting.base.points:
             base = fmean(setting.base.accuracies)
             gains.append((base, fmean(cell.accuracies) - base, setting.model, setting.dataset, cell.runs))
     models = {(model, dataset) for _, _, model, dataset, _ in gains}

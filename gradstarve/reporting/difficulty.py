@@ -75,6 +75,8 @@ def difficulty_figure(difficulty: Difficulty, group_sizes: Sequence[int]) -> Fig
     shares, _ = np.histogram(rates, edges)
     centres = (edges[:-1] + edges[1:]) / 2
     left.bar(centres, 100 * shares / len(rates), width=0.9 * (edges[1] - edges[0]), color="#0072B2")
+    never, always = 100 * float((rates == 0).mean()), 100 * float((rates == 1).mean())
+    left.set_title(f"0 exactly: {never:.1f} %, 1: {always:.1f} %", fontsize=6.5)
     left.set_xlabel("success rate $p_x$")
     left.set_ylabel("prompts, %")
     found = [(size, dead) for size in sorted({2, *group_sizes}) if (dead := dead_of(difficulty, size)) is not None]

@@ -107,3 +107,13 @@ def noise_table(rows: Sequence[RunRow]) -> Table | None:
         "no difference below it means anything."
     )
     return Table("repeats", "repeats", "Repeated evaluations", caption, NOISE_COLUMNS, found)
+
+
+def noise_note(noise: Table) -> list[str]:
+    """The noise floor, as a line under the accuracy tables."""
+    widest = max(noise.rows, key=lambda row: row.values["spread"])
+    return [
+        "Noise floor: the same weights, evaluated again in the same way, moved by up to "
+        f"{100 * widest.values['spread']:.1f} "
+        f"points ({widest.values['run']}; table {noise.name})."
+    ]

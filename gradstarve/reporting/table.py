@@ -114,4 +114,4 @@ def signed(points: float) -> str:
 def shown_p(p: float) -> str:
     if p < 0.0001:
         return "<0.0001"
-    return f"{p:.3f}" if p >= 0.001 else f"{p:.4f}"
+    return f"{p:.3f}" if p >= 0.01 else f"{p:.4f}"

@@ -26,7 +26,12 @@ def markdown(table: Table) -> str:
 
 def _md(text: str) -> str:
     """Text that means nothing to Markdown or HTML."""
-    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", _printable(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return (
+        re.sub(r"([\\`*_\[\]|~])", r"\\\1", _printable(text))
+        .replace("&", "&amp;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+    )
 
 
 def comma_separated(table: Table) -> str:
@@ -86,27 +91,28 @@ _TEX = {
 
 
 def latex(table: Table) -> str:
-    """A booktabs table, to be read with `\\input`; needs `\\usepackage{booktabs}`."""
+    """A booktabs table, to be read with `\\input`; needs `\\usepackage{booktabs,graphicx}`."""
     columns = table.readable()
     # LaTeX numbers its tables itself.
     title = re.sub(r"^Table \d+\. ", "", table.title)
     text = f"{table.caption} {table.legend}".strip()
     layout = "".join("l" if c.kind in _TEXT_KINDS else "r" for c in columns)
     lines = [
-        r"% needs \usepackage{booktabs}",
+        r"% needs \usepackage{booktabs,graphicx}",
         r"\begin{table*}",
         r"\centering",
         r"\small",
         r"\setlength{\tabcolsep}{4pt}",
         rf"\caption{{\textbf{{{_tex(title)}.}} {_tex(text)}}}",
         rf"\label{{tab:{re.sub(r'[^A-Za-z0-9-]', '-', table.name)}}}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{@{{}}{layout}@{{}}}}",
         r"\toprule",
         " & ".join(_tex(c.head) for c in columns) + r" \\",
         r"\midrule",
     ]
     lines += [" & ".join(_tex(table.shown(row, c)) for c in columns) + r" \\" for row in table.rows]
-    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [r"\bottomrule", r"\end{tabular}}"]
     if table.notes:
         notes = r" \\ ".join(_tex(note) for note in table.notes)
         lines += [r"\par\smallskip", rf"\parbox{{\textwidth}}{{\footnotesize {notes}}}"]

@@ -14,11 +14,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import synthetic  # noqa: E402
+import synthetic
 
-from gradstarve import cli  # noqa: E402
-from gradstarve.runs.config import RunConfig  # noqa: E402
-from gradstarve.runs.sweeps import declare  # noqa: E402
+from gradstarve import cli
+from gradstarve.runs.config import RunConfig
+from gradstarve.runs.sweeps import declare
 
 
 class Outputs:
@@ -30,9 +30,13 @@ class Outputs:
     def config(self, advantage: str, group_size: int = 4, seed: int = 42, **keys: Any) -> RunConfig:
         return synthetic.config(self.path, advantage, group_size, seed, **({"steps": 20} | keys))
 
-    def cell(self, advantage: str, rights: Sequence[int], group_size: int = 4, n: int = 100, **keys: Any) -> list[RunConfig]:
+    def cell(
+        self, advantage: str, rights: Sequence[int], group_size: int = 4, n: int = 100, **keys: Any
+    ) -> list[RunConfig]:
         """Finished runs of seeds 42, 43, ... that got `rights` of `n` questions."""
-        write = {key: keys.pop(key) for key in list(keys) if key in {"commit", "dirty", "versions", "tables", "by_step"}}
+        write = {
+            key: keys.pop(key) for key in list(keys) if key in {"commit", "dirty", "versions", "tables", "by_step"}
+        }
         configs = [self.config(advantage, group_size, 42 + i, **keys) for i in range(len(rights))]
         for config, right in zip(configs, rights, strict=True):
             synthetic.write_run(config, right, n, **write)
@@ -77,5 +81,3 @@ def outputs(tmp_path: Path) -> Outputs:
 def module_outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
     """One folder for all tests of a file that only read it."""
     return Outputs(tmp_path_factory.mktemp("module") / "outputs")
-
-

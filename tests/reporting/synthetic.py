@@ -19,7 +19,6 @@ from gradstarve.runs.folder import RunFolder
 from gradstarve.runs.signature import (
     cell_key,
     evaluation_identity,
-    evaluation_key,
     evaluation_name,
     model_key,
     run_name,
@@ -32,7 +31,11 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 def plain(
-    outputs: Path, model: str = "tiny", dataset: str = "sums", model_config: Mapping[str, Any] | None = None, **keys: Any
+    outputs: Path,
+    model: str = "tiny",
+    dataset: str = "sums",
+    model_config: Mapping[str, Any] | None = None,
+    **keys: Any,
 ) -> dict[str, Any]:
     """The plain config that Hydra composes from conf/, with `keys` (dots as __) in place of its values."""
     composed = copy.deepcopy(_composed(model, dataset))
@@ -194,7 +197,7 @@ def write_evaluation(
     write_json(
         place / "summary.json",
         {
-            "evaluation": config.evaluation.name, "key": evaluation_key(config),
+            "evaluation": config.evaluation.name, "key": place.name.rsplit("-", 1)[-1],
             "identity": dict(identity or evaluation_identity(config)), "run": folder.name,
             "dataset": dataset or config.dataset.name, "final": dict(final),
             "by_step": {**(earlier or {}), str(final["step"]): dict(final)},

@@ -91,7 +91,11 @@ def test_what_is_missing_is_named(outputs: Any) -> None:
     row = outputs.csv("table1-tiny-sums")["sign"]
     assert (row["n"], row["n_absent"]) == ("2", "3")
     assert "2/5†" in out
-    for config, told in ((failed, "failed (MemoryError: out of memory)"), (never, "never started"), (gone, "process is gone")):
+    for config, told in (
+        (failed, "failed (MemoryError: out of memory)"),
+        (never, "never started"),
+        (gone, "process is gone"),
+    ):
         line = next(line for line in out.splitlines() if RunFolder.of(config).name in line)
         assert told in out[out.index(line) :][:250]
     assert "that were not run here: base, sign_ce, tasa, tasa_ce, contrastive_pair, drgrpo" in outputs.text(
@@ -135,7 +139,9 @@ def test_a_run_evaluated_otherwise_is_named_where_it_is_missing(outputs: Any) ->
     outputs.declare([*done, odd])
     outputs.tables()
     name = next(
-        file.stem for file in (outputs.path / "tables").glob("table1-*.csv") if outputs.csv(file.stem)["sign"]["n"] == "2"
+        file.stem
+        for file in (outputs.path / "tables").glob("table1-*.csv")
+        if outputs.csv(file.stem)["sign"]["n"] == "2"
     )
     text = outputs.text(name).replace("\\", "")
     assert f"{RunFolder.of(odd).name}: not evaluated (finished, but evaluated as greedy-" in text

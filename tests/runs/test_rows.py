@@ -10,13 +10,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reporting"))
 
-import synthetic  # noqa: E402
+import synthetic
 
-from gradstarve.runs.claim import claim  # noqa: E402
-from gradstarve.runs.folder import RunFolder  # noqa: E402
-from gradstarve.runs.rows import identify, read_rows  # noqa: E402
-from gradstarve.runs.signature import cell_key, evaluation_name, setting_key  # noqa: E402
-from gradstarve.runs.status import write_failure, write_status  # noqa: E402
+from gradstarve.runs.claim import claim
+from gradstarve.runs.folder import RunFolder
+from gradstarve.runs.rows import identify, read_rows
+from gradstarve.runs.signature import cell_key, evaluation_name, setting_key
+from gradstarve.runs.status import write_failure, write_status
 
 
 def begun(outputs: Path, seed: int) -> RunFolder:

@@ -1,0 +1,96 @@
+"""`gradstarve regrade RUN ...`: grade stored text again with today's graders and show what moved. Trains nothing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gradstarve.errors import UserError
+from gradstarve.learning.tasks import task_graders
+from gradstarve.runs.config import read_config
+from gradstarve.runs.folder import RunFolder, runs_root
+
+FIRST_FEW = 5
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="*", help="run folders; without any, every run of --outputs")
+    parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="default: outputs")
+    parser.add_argument("--rule", help="grade by this rule instead of the one that the run was evaluated with")
+    parser.add_argument("--json", action="store_true", help="a JSON array with an object for each stored evaluation")
+    parser.epilog = "Exit code: 0 where no verdict moved, 1 where one did."
+
+
+def run(arguments: argparse.Namespace) -> int:
+    folders = [Path(name) for name in arguments.runs]
+    if not folders:
+        folders = sorted(file.parent for file in runs_root(arguments.outputs).glob("*/config.yaml"))
+    if not folders:
+        raise UserError(f"no runs in {runs_root(arguments.outputs)}")
+    graded = []
+    for place, path in enumerate(folders, start=1):
+        print(f"grading {path.name} ({place} of {len(folders)})", file=sys.stderr)
+        graded += regrade(RunFolder(path), arguments.rule)
+    if arguments.json:
+        print(json.dumps(graded, indent=2, ensure_ascii=False))
+    else:
+        for row in graded:
+            print(as_text(row))
+        print(f"{sum(len(row['moved']) for row in graded)} verdicts moved in {len(graded)} stored evaluations")
+    return int(any(row["moved"] for row in graded))
+
+
+def regrade(folder: RunFolder, rule: str | None = None) -> list[dict[str, Any]]:
+    """Every stored evaluation of a run: counts before and after, and the rows whose verdict moved."""
+    dataset = read_config(folder.read_config()).dataset
+    graders, usual = task_graders(dataset)
+    if rule is not None and rule not in graders:
+        raise UserError(f"--rule: {rule!r} is none of {', '.join(graders)}")
+    rows = []
+    for file in sorted(folder.path.glob("evaluations/*/*.parquet")):
+        frame = pd.read_parquet(file)
+        grades = graders[rule or usual](list(frame["completion"]), list(frame["gold"]), list(frame["truncated"]))
+        after = [grade.verdict for grade in grades]
+        moved = [i for i, before in enumerate(frame["verdict"]) if after[i] != before]
+        rows.append(
+            {
+                "run": folder.name,
+                "evaluation": file.parent.name,
+                "file": file.name,
+                "n": len(frame),
+                "right_before": int((frame["verdict"] == "right").sum()),
+                "right_after": after.count("right"),
+                "moved": [
+                    {
+                        "question_id": frame["question_id"].iloc[i],
+                        "gold": frame["gold"].iloc[i],
+                        "extracted_before": frame["extracted"].iloc[i],
+                        "extracted_after": grades[i].extracted,
+                        "before": frame["verdict"].iloc[i],
+                        "after": after[i],
+                    }
+                    for i in moved
+                ],
+            }
+        )
+    return rows
+
+
+def as_text(row: dict[str, Any]) -> str:
+    lines = [
+        f"{row['run']} {row['evaluation']}/{row['file']}: {row['right_before']} right of {row['n']} before, "
+        f"{row['right_after']} after, {len(row['moved'])} verdicts moved"
+    ]
+    for moved in row["moved"][:FIRST_FEW]:
+        lines.append(
+            f"  {moved['question_id']}: {moved['before']} -> {moved['after']}; gold {moved['gold']!r}, extracted "
+            f"{moved['extracted_before']!r} -> {moved['extracted_after']!r}"
+        )
+    if len(row["moved"]) > FIRST_FEW:
+        lines.append(f"  and {len(row['moved']) - FIRST_FEW} more (--json lists all)")
+    return "\n".join(lines)

@@ -1,0 +1,139 @@
+"""`gradstarve show RUN [OTHER]`: what a run is, where it stands, what came out, and how it differs from another."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gradstarve.errors import UserError, nearest
+from gradstarve.estimators import get_advantage
+from gradstarve.runs.claim import holder_of
+from gradstarve.runs.config import read_config
+from gradstarve.runs.folder import RunFolder, runs_root
+from gradstarve.runs.status import read_status
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="a run's name, the beginning of one that no other shares, or its folder")
+    parser.add_argument("other", nargs="?", help="another run, to show what differs")
+    parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="default: outputs")
+    parser.add_argument("--json", action="store_true", help="everything as one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    shown = describe(find_run(arguments.run, arguments.outputs))
+    if arguments.other is not None:
+        other = describe(find_run(arguments.other, arguments.outputs))
+        shown["differs"] = {"from": other["run"], **differences(shown, other)}
+    print(json.dumps(shown, indent=2, ensure_ascii=False) if arguments.json else as_text(shown))
+    return 0
+
+
+def find_run(name: str, outputs: Path) -> RunFolder:
+    """The folder of a run, by folder, name or unique beginning. Raises UserError, naming the nearest."""
+    if (Path(name) / "config.yaml").is_file():
+        return RunFolder(Path(name).resolve())
+    names = [path.parent.name for path in runs_root(outputs).glob("*/config.yaml")]
+    found = [name] if name in names else [known for known in names if known.startswith(name)]
+    if not found:
+        raise UserError(f"no run {name!r} in {runs_root(outputs)}. {nearest(name, names)}")
+    if len(found) > 1:
+        raise UserError(f"{len(found)} runs begin with {name!r}: {', '.join(sorted(found)[:5])}; name one")
+    return RunFolder(runs_root(outputs) / found[0])
+
+
+def describe(folder: RunFolder) -> dict[str, Any]:
+    """All that a run folder says, as plain containers."""
+    plain = folder.read_config()
+    config = read_config(plain)
+    status = read_status(folder.path) or {}
+    held = holder_of(folder.path)
+    state = status.get("state", "unknown")
+    if state == "running" and (held is None or held[1] == "gone"):
+        state = "lost"
+    formula = "untrained"
+    if config.advantage.trains:
+        formula = get_advantage(config.advantage.formula, config.advantage.parameters).resolved_formula()
+    return {
+        "run": folder.name,
+        "folder": str(folder.path),
+        "state": state,
+        "error": status.get("error"),
+        "host": status.get("host"),
+        "job_id": status.get("job_id"),
+        "last_step": folder.last_step(),
+        "formula": formula,
+        "config": plain,
+        "provenance": folder.provenance(),
+        "result": folder.result(),
+        "evaluations": {name: summary["final"] for name, summary in folder.evaluations().items()},
+    }
+
+
+def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """What differs between two runs in config and provenance: dotted key -> [this, other]."""
+    found = {}
+    for part in ("config", "provenance"):
+        left, right = flat(a[part]), flat(b[part])
+        for key in sorted(left.keys() | right.keys()):
+            if left.get(key) != right.get(key):
+                found[key if part == "config" else f"provenance.{key}"] = [left.get(key), right.get(key)]
+    return found
+
+
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as dotted keys."""
+    rows: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(item, Mapping):
+            rows.update(flat(item, f"{prefix}{key}."))
+        else:
+            rows[f"{prefix}{key}"] = item
+    return rows
+
+
+def as_text(shown: Mapping[str, Any]) -> str:
+    """For a terminal."""
+    lines = [f"{shown['run']}   {shown['state']}", f"  {shown['folder']}", f"  advantage: {shown['formula']}"]
+    if shown["error"]:
+        lines.append(f"  error: {shown['error']} (traceback in status.json)")
+    step, result = shown["last_step"], shown["result"]
+    if result is None and step is not None:
+        lines.append(f"  step {step['step']} of {shown['config']['steps']}, reward {_percent(step['reward'])}")
+    if result is not None and result["shares"] is not None:
+        shares = result["shares"]
+        lines.append(
+            f"  training: reward {_percent(result['reward_first'])} to {_percent(result['reward_last'])} (first and "
+            f"last ten steps); all-fail {_percent(shares['all_fail'])}, mixed {_percent(shares['mixed'])}, all-pass "
+            f"{_percent(shares['all_pass'])}; truncated {_percent(shares['truncated'])}; {result['tokens']:,} tokens "
+            f"in {result['seconds']['total']:.0f} s"
+        )
+    for name, final in shown["evaluations"].items():
+        lines.append(
+            f"  {name}: {_percent(final['accuracy'])} ({final['right']} of {final['n']}), truncated "
+            f"{_percent(final['truncated'])}, unverifiable {final['unverifiable']}"
+        )
+    if result is not None:
+        lines.append(f"  finished {time.strftime('%Y-%m-%d %H:%M', time.localtime(result['finished']))}")
+    code = shown["provenance"].get("code", {})
+    versions = shown["provenance"].get("versions", {})
+    lines.append(
+        f"  code {code.get('commit') or 'unknown'}{' (changed files)' if code.get('dirty') else ''}; "
+        + ", ".join(f"{name} {versions[name]}" for name in ("torch", "transformers", "trl") if name in versions)
+    )
+    if "differs" in shown:
+        differing = {key: value for key, value in shown["differs"].items() if key != "from"}
+        lines.append(f"differs from {shown['differs']['from']} in {len(differing)} keys")
+        lines += [f"  {key}: {ours!r} here, {theirs!r} there" for key, (ours, theirs) in differing.items()]
+    else:
+        lines.append("config")
+        lines += [f"  {key}: {value}" for key, value in flat(shown["config"]).items()]
+    return "\n".join(lines)
+
+
+def _percent(fraction: float | None) -> str:
+    return "-" if fraction is None else f"{100 * fraction:.1f} %"
