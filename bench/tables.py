@@ -3,9 +3,9 @@
     python bench/tables.py [--runs 10000] [--folder FOLDER] [--keep]
 
 The folders are written by runs' own writers at full size (200 steps of 4 prompts, texts included, 1,319 evaluated
-questions); the large tables of runs of one size are links to the same bytes. `gradstarve tables` runs in a process of its
-own, so that its peak memory can be told. The naive reader computes the same means from steps.parquet and the evaluation's
-rows, run by run, on a sample of the folders, and is scaled up.
+questions); the large tables of runs of one size are links to the same bytes. `gradstarve tables` runs in a process of
+its own, so that its peak memory can be told. The naive reader computes the same means from steps.parquet and the
+evaluation's rows, run by run, on a sample of the folders, and is scaled up.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--folder", type=Path, help="where to write them (default: a temporary folder)")
-    parser.add_argument("--keep", action="store_true", help="leave the folders; with --folder, a later call reads them again")
+    parser.add_argument(
+        "--keep", action="store_true", help="leave the folders; with --folder, a later call reads them again"
+    )
     parser.add_argument("--sample", type=int, default=200, help="folders that the naive reader reads")
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="gradstarve-bench-"))
@@ -103,9 +105,9 @@ def _write_texts(run: RunFolder, config: RunConfig) -> None:
         run.append(
             "completions",
             [
-                {"step": step, "group": i // config.group_size, "prompt_id": f"p{i}", "prompt": TEXT, "completion": f"{i} {TEXT * 4}",
-                 "extracted": "18", "verdict": "right", "rule": "answer", "reward": 1.0, "advantage": 0.5, "length": 120,
-                 "truncated": False}
+                {"step": step, "group": i // config.group_size, "prompt_id": f"p{i}", "prompt": TEXT,
+                 "completion": f"{i} {TEXT * 4}", "extracted": "18", "verdict": "right", "rule": "answer",
+                 "reward": 1.0, "advantage": 0.5, "length": 120, "truncated": False}
                 for i in range(config.completions_per_step)
             ],
         )  # fmt: skip

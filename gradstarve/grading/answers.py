@@ -195,7 +195,7 @@ def _without_unit(text: str) -> tuple[str, str]:
     if degrees := _DEGREES.match(text):
         return degrees["value"], "degree"
     if (found := _QUOTED_UNIT.match(text)) and "_" not in found["value"][-2:]:
-        return found["value"].strip(), _unit(found["unit"] or found["ordinal"], found["power"])
+        return found["value"].strip(), _unit(found["unit"] or found["ordinal"] or "", found["power"])
     if found := _BARE_UNIT.match(text):
         first = found["unit"].split()[0].split("/")[0].casefold()
         known = first in _UNIT_NAMES or (len(first) > 3 and " " in text)

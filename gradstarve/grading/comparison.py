@@ -138,7 +138,8 @@ def _several(gold: Answer, answer: Answer, policy: Policy) -> Comparison:
         sides = [side for side in (gold, answer) if isinstance(side, Several)]
         other = answer if isinstance(gold, Several) else gold
         # {5} is 5, and "639/40 or 15 39/40" is one value written twice; different values are several answers.
-        if sides[0].opening in ("", "{") and len(sides[0].items) <= MAX_ITEMS:
+        whole = sides[0] is answer or len(sides[0].items) == 1
+        if whole and sides[0].opening in ("", "{") and len(sides[0].items) <= MAX_ITEMS:
             items, others = sides[0].items, [other] * len(sides[0].items)
             return (
                 yield from _in_order(items, others, policy) if sides[0] is gold else _in_order(others, items, policy)

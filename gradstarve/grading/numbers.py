@@ -206,8 +206,9 @@ def last_number(text: str, policy: Policy = DEFAULT) -> Number | None:
         begin = max(0, digit.end() - width)
         matches = list(NUMBER.finditer(text, begin, end))
         last = matches[-1] if matches else None
-        # Where nothing parts the window's edge from the number, it may have begun before the window.
-        if begin == 0 or (last is not None and _NO_NUMBER.search(text, begin, last.start())):
+        # Where nothing parts the window's edge from the number, it may have begun before the window; not where many
+        # other numbers stand between.
+        if begin == 0 or len(matches) > 16 or (last and _NO_NUMBER.search(text, begin, last.start())):
             return None if last is None else _read(text, last, policy)
         width *= 4
 

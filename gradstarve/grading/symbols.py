@@ -21,6 +21,8 @@ _DECIMAL = re.compile(r"(?<![\d.])(\d*)\.(\d+)")
 _DEGREES = re.compile(r"(\d+)\s*(?:\\degree|\^\s*\{?\s*\\circ\s*\}?)")
 # A letter before a bracket is a factor, unless it is one that names functions.
 _PRODUCT = re.compile(r"(?<![a-zA-Z\\{_])([a-eijkmnr-zA-DIKLMNRST])\s*\(")
+# The parser writes variables in lower case: R and r would be one. A capital that names a function keeps its letter.
+_CAPITAL = re.compile(r"(?<![a-zA-Z\\{_])[A-Z](?![a-zA-Z_(]|\s*\()|(?<=[\s{(])[A-Z](?=[\^})\s])")
 _DIGITS = 60
 _POINTS = 4
 
@@ -32,6 +34,7 @@ class NotReadError(Exception):
 def read(latex: str) -> Basic | MatrixBase:
     """`latex` as a sympy object, decimals as fractions so that no float enters. Raises NotReadError."""
     latex = _DEGREES.sub(r"(\1 \\cdot \\frac{\\pi}{180})", latex)
+    latex = _CAPITAL.sub(lambda found: f" w_{{{ord(found[0])}}} ", latex)
     latex = _PRODUCT.sub(r"\1 \\cdot (", latex)
     exact = _DECIMAL.sub(lambda found: rf"\frac{{{int(found[1] + found[2])}}}{{{10 ** len(found[2])}}}", latex)
     parsed = parse(

@@ -29,9 +29,9 @@ def _run_one(plain: dict[str, Any]) -> int:
     if config.dry_run:
         print_plan(jobs, 1)
         return 0
+    threads = positive(HydraConfig.get().launcher.get("threads"), "hydra.launcher.threads")
     make_room(jobs)
-    launcher = HydraConfig.get().launcher
-    code = local.launch(jobs, 1, positive(launcher.get("threads"), "hydra.launcher.threads"))
+    code = local.launch(jobs, 1, threads)
     status = read_status(jobs[0].folder.path) or {}
     if code == 1 and status.get("traceback") and not str(status.get("error")).startswith("UserError"):
         print(status["traceback"], file=sys.stderr)

@@ -146,7 +146,7 @@ def _made_model(config: RunConfig, say: Say) -> Path:
     assert isinstance(model, GgufModelConfig)
     file = gguf_file(model)
     stat = file.stat()
-    identity = {"file": file.name, "size": stat.st_size, "dtype": model.dtype, "layout": 1}
+    identity = {"file": file.name, "size": stat.st_size, "dtype": model.dtype, "layout": 2}
     with _made_once(Path(config.outputs), model.name, identity, say) as (folder, building):
         if building is not None:
             say(f"unpacking {file.name}")
@@ -202,7 +202,11 @@ def gguf_file(model: GgufModelConfig) -> Path:
 def _unpack_gguf(file: Path, folder: Path, dtype: torch.dtype) -> None:
     """Save a GGUF model as plain weights: transformers reads the file, but cannot save what it read."""
     quantised = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=dtype)
-    tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, padding_side="left")
+    # The file's own ids are right; transformers' tokenizer can take the beginning of a turn for the end of one.
+    tokenizer.eos_token = tokenizer.convert_ids_to_tokens(quantised.config.eos_token_id)
+    padding = quantised.config.pad_token_id
+    tokenizer.pad_token = tokenizer.eos_token if padding is None else tokenizer.convert_ids_to_tokens(padding)
     config = type(quantised.config).from_dict(
         {k: v for k, v in quantised.config.to_dict().items() if k != "quantization_config"}
     )

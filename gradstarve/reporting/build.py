@@ -134,15 +134,16 @@ def _figures(setting: Setting, study: Study) -> Iterator[tuple[str, str, Callabl
 
 
 def write_provenance(study: Study, tables: Sequence[Table], files: Sequence[Path]) -> Path:
-    """Write provenance.json last, and remove the files that an earlier one lists and this one does not."""
-    folder = study.folder("tables")
-    file = folder / "provenance.json"
+    """Write provenance.json last, and remove what an earlier call wrote into the same folders and this one did not."""
+    file = study.folder("tables") / "provenance.json"
     before = read_json(file)
     content = provenance(tables, files, study.outputs)
-    if isinstance(before, dict):
-        for name in set(before.get("files", [])) - set(content["files"]):
-            stale = study.outputs / name
-            if stale.resolve().is_relative_to(study.outputs.resolve()):
-                stale.unlink(missing_ok=True)
+    folders = {path.parent.resolve() for path in files}
+    for name in set(before.get("files", [])) - set(content["files"]) if isinstance(before, dict) else ():
+        old = study.outputs / name
+        if old.parent.resolve() in folders:
+            old.unlink(missing_ok=True)
+        elif old.is_file():
+            content["files"].append(name)
     write_json(file, content)
     return file

@@ -174,7 +174,7 @@ def read_settings(rows: Sequence[RunRow], sweeps: Iterable[dict[str, Any]]) -> l
 
     for row in rows:
         if row.result is not None:
-            for evaluation, final in _finals(row).items():
+            for evaluation, final in finals_of(row).items():
                 point = Point(row.run, row.folder, row.result["seed"], row.result, final)
                 cell_of(row.result, evaluation).points.append(point)
     for name, identity in wanted.items():
@@ -182,8 +182,8 @@ def read_settings(rows: Sequence[RunRow], sweeps: Iterable[dict[str, Any]]) -> l
         if found is None or found.result is None:
             state, why = (found.state, found.why or found.state) if found else ("missing", "never started")
             cell_of(identity, identity["evaluation"]).absent.append(Absent(name, identity["seed"], state, why))
-        elif identity["evaluation"] not in _finals(found):
-            others = ", ".join(_finals(found)) or "nothing"
+        elif identity["evaluation"] not in finals_of(found):
+            others = ", ".join(finals_of(found)) or "nothing"
             why = f"finished, but evaluated as {others} only"
             cell_of(identity, identity["evaluation"]).absent.append(
                 Absent(name, identity["seed"], "not evaluated", why)
@@ -203,7 +203,7 @@ def unplaced(rows: Sequence[RunRow], sweeps: Iterable[dict[str, Any]]) -> list[R
     return [row for row in rows if row.result is None and row.run not in wanted and identify(row) is None]
 
 
-def _finals(row: RunRow) -> dict[str, dict[str, Any]]:
+def finals_of(row: RunRow) -> dict[str, dict[str, Any]]:
     """The final result of each whole evaluation of a finished run, by the evaluation's folder name."""
     assert row.result is not None
     found = {}
@@ -245,8 +245,15 @@ def _finish(settings: dict[tuple[str, str], Setting], bases: dict[tuple[str, str
             settings[model, evaluation] = alone
     kept = [s for s in settings.values() if s.points or (s.base is not None and s.base.points)]
     kept.sort(key=lambda s: (-len(s.points), s.model, s.dataset, s.evaluation, s.key))
+    kept = [setting for number, setting in enumerate(kept) if not any(_repeats(setting, s) for s in kept[:number])]
     _name(kept)
     return kept
+
+
+def _repeats(setting: Setting, other: Setting) -> bool:
+    """Whether all runs of a setting were only evaluated again, in the way of the other: same key, another name."""
+    same = setting.key == other.key and setting.evaluation.rsplit("-", 1)[-1] == other.evaluation.rsplit("-", 1)[-1]
+    return same and {point.run for point in setting.points} <= {point.run for point in other.points}
 
 
 def _name(settings: Sequence[Setting]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradstarve.errors import UserError
-from gradstarve.reporting.settings import Setting, read_settings, unplaced
+from gradstarve.reporting.settings import Setting, finals_of, read_settings, unplaced
 from gradstarve.runs.rows import RunRow, read_rows
 from gradstarve.runs.sweeps import read_sweep, read_sweeps
 
@@ -42,10 +42,10 @@ class Study:
         ]
 
     def lacking(self) -> list[str]:
-        """Declared runs without a result."""
-        done = {row.run for row in self.rows if row.result is not None}
-        wanted = [run["run"] for sweep in ([self.sweep] if self.sweep else self.sweeps) for run in sweep["runs"]]
-        return sorted({run for run in wanted if run not in done})
+        """Declared runs that have no result, or not the evaluation that was declared."""
+        done = {row.run: finals_of(row) for row in self.rows if row.result is not None}
+        wanted = [run for sweep in ([self.sweep] if self.sweep else self.sweeps) for run in sweep["runs"]]
+        return sorted({run["run"] for run in wanted if run["evaluation"] not in done.get(run["run"], {})})
 
 
 def read_study(

@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
+from gradstarve.estimators import ADVANTAGES
 from gradstarve.runs.files import write_with
 
 COLUMN_INCHES = 3.4
@@ -25,7 +26,8 @@ _ARM_STYLES = {
     "contrastive_pair": ("#CC79A7", "P"),
     "drgrpo": ("#D55E00", "X"),
 }
-_OTHER_STYLES = [("#5D5D5D", "h"), ("#E69F00", "p"), ("#7A4EAB", "<"), ("#8C564B", ">"), ("#1B7F8C", "*")]
+_OTHER_COLOURS = ("#E69F00", "#7A4EAB", "#5D5D5D", "#8C564B", "#1B7F8C")
+_OTHER_MARKERS = ("h", "<", ">", "*", "p", "d", "H")
 # All-fail, mixed, all-pass; light enough for a black outline to show over them.
 SHARE_COLOURS = {"all_fail": "#D55E00", "mixed": "#F0E442", "all_pass": "#56B4E9"}
 
@@ -49,7 +51,11 @@ def arm_style(label: str) -> tuple[str, str]:
     name = label.split(" ")[0]
     if label in _ARM_STYLES:
         return _ARM_STYLES[name]
-    return _OTHER_STYLES[sum(label.encode()) % len(_OTHER_STYLES)]
+    others = sorted(set(ADVANTAGES) - set(_ARM_STYLES))
+    number = others.index(name) if name in others else len(others)
+    # The same arm with other parameters has the same name: its label tells it apart, and so does its marker.
+    twin = sum(label.removeprefix(name).encode())
+    return _OTHER_COLOURS[number % len(_OTHER_COLOURS)], _OTHER_MARKERS[(number + twin) % len(_OTHER_MARKERS)]
 
 
 def blank(width: float = COLUMN_INCHES, height: float = 2.4, columns: int = 1) -> tuple[Figure, list[Axes]]:

@@ -24,9 +24,8 @@ def grader() -> Iterator[MathGrader]:
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as lines:
-        return [json.loads(line) for line in lines]
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return [json.loads(line) for line in content.splitlines()]
 
 
 def verdict(grader: MathGrader, case: dict[str, Any]) -> str:
@@ -50,7 +49,9 @@ def test_math500_outputs_disagree_only_where_it_was_decided(grader: MathGrader, 
     rows = rows_of(shared_data / "labelled_outputs_math500.jsonl.gz")
     grades = grader.grade_many([row["completion"] for row in rows], [row["gold"] for row in rows])
     differ = {
-        row["id"]: grade.verdict for row, grade in zip(rows, grades, strict=True) if grade.verdict != AS_VERDICT[row["label"]]
+        row["id"]: grade.verdict
+        for row, grade in zip(rows, grades, strict=True)
+        if grade.verdict != AS_VERDICT[row["label"]]
     }
     assert differ == known("labelled_outputs_math500")
     table = Counter((row["label"], grade.verdict) for row, grade in zip(rows, grades, strict=True))
@@ -67,7 +68,9 @@ def test_verifier_cases_disagree_only_where_it_was_decided(grader: MathGrader, s
             strict=True,
         )
     )
-    verdicts |= {row["id"]: grade_bare_number(row["pred"], row["gold"]).verdict for row in rows if row["kind"] == "gsm8k"}
+    verdicts |= {
+        row["id"]: grade_bare_number(row["pred"], row["gold"]).verdict for row in rows if row["kind"] == "gsm8k"
+    }
     differ = {row["id"]: verdicts[row["id"]] for row in rows if verdicts[row["id"]] != AS_VERDICT[row["expect"]]}
     assert differ == known("verifier_cases")
 
@@ -79,7 +82,9 @@ def test_samples_of_a_third_model_disagree_only_on_a_wrong_label(grader: MathGra
         for text, reward in zip(row["completions"], row["rewards"], strict=True)
     ]
     grades = grader.grade_many([text for text, _, _ in samples], [gold for _, gold, _ in samples])
-    differ = [gold for (_, gold, label), grade in zip(samples, grades, strict=True) if grade.verdict != AS_VERDICT[label]]
+    differ = [
+        gold for (_, gold, label), grade in zip(samples, grades, strict=True) if grade.verdict != AS_VERDICT[label]
+    ]
     assert differ == ["10{,}000"]
 
 
@@ -93,7 +98,9 @@ def test_solutions_of_math500_are_right(grader: MathGrader, shared_data: Path) -
 def test_gsm8k_outputs_agree_on_every_row(shared_data: Path) -> None:
     rows = rows_of(shared_data / "labelled_outputs_gsm8k_gpt3.jsonl.gz")
     assert len(rows) == 5276
-    differ = [r["id"] for r in rows if grade_number(r["completion"], r["gold"], "flexible").verdict != AS_VERDICT[r["label"]]]
+    differ = [
+        r["id"] for r in rows if grade_number(r["completion"], r["gold"], "flexible").verdict != AS_VERDICT[r["label"]]
+    ]
     assert differ == []
 
 

@@ -43,7 +43,9 @@ def test_a_range_that_cannot_be_meant_is_refused(text: str) -> None:
 
 
 @given(st.integers(-500, 500), st.integers(-500, 500), st.integers(1, 50))
-def test_a_range_starts_at_its_start_stays_inside_and_reaches_within_a_step_of_its_end(a: int, b: int, step: int) -> None:
+def test_a_range_starts_at_its_start_stays_inside_and_reaches_within_a_step_of_its_end(
+    a: int, b: int, step: int
+) -> None:
     values = list(parse_range(f"{a}..{b}..{step}") or [])
     assert values[0] == a
     assert all(min(a, b) <= value <= max(a, b) for value in values)
@@ -64,7 +66,18 @@ def test_integer_keys_take_ranges(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["learning_rate", "outputs", "dry_run", "advantage", "advantage.c", "evaluation.greedy", "loss.kl", "model", "sede"]
+    "key",
+    [
+        "learning_rate",
+        "outputs",
+        "dry_run",
+        "advantage",
+        "advantage.c",
+        "evaluation.greedy",
+        "loss.kl",
+        "model",
+        "sede",
+    ],
 )
 def test_other_keys_do_not(key: str) -> None:
     assert not takes_integers(key)

@@ -43,7 +43,7 @@ def test_grids_take_what_is_common_and_may_say_otherwise(tmp_path: Path) -> None
         ("title: x", "grids: should be a list of at least one grid"),
         ("grids: []", "grids: should be a list of at least one grid"),
         ("- advantage: sign", "a sweep file is a mapping"),
-        ("", "a sweep file is a mapping"),
+        ("", "grids: should be a list of at least one grid"),
         ("grids: [sign]", "grid 1: should be a mapping of keys to values, got 'sign'"),
         ("grids: [{seed: []}]", "grid 1: seed: an empty list of values"),
         ("grids: [{evaluation: {limit: 3}}]", "grid 1: evaluation: should be a value or a list of values"),

@@ -151,6 +151,7 @@ def write_run(
             "shares": shares_of([g["n_plus"] for g in groups], group, truncated) if trains else None,
             "reward_first": sum(per_step[:10]) / 10 if trains else None,
             "reward_last": sum(per_step[-10:]) / 10 if trains else None,
+            "reward_mean": sum(per_step) / steps if trains else None,
             "tokens": sum(g["tokens"] for g in groups) if trains else None, "groups": len(groups) if trains else None,
             "seconds": {"total": 9.0, "rollout": 5.0, "loss": 3.0, "rest": 1.0} if trains else {"total": 1.5},
             "unverifiable": unverifiable, "code": {"commit": commit, "dirty": dirty},

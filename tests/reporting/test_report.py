@@ -43,8 +43,8 @@ def page(module_outputs: Any) -> str:
     outputs.cell("drgrpo", [70, 74], tables=True)
     (config, _) = outputs.cell("sign", [80, 84], tables=True, model__name=HOSTILE)
     rows = pd.DataFrame(
-        {"question_id": ["1", "2"], "question": ["1+1=", HOSTILE], "gold": ["2", "3"], "completion": [HOSTILE, "x" * 5000],
-         "extracted": [HOSTILE, None], "verdict": ["right", "wrong"]}
+        {"question_id": ["1", "2"], "question": ["1+1=", HOSTILE], "gold": ["2", "3"],
+         "completion": [HOSTILE, "x" * 5000], "extracted": [HOSTILE, None], "verdict": ["right", "wrong"]}
     )  # fmt: skip
     final = {"step": 20, "n": 100, "right": 80, "truncated": 0.0}
     synthetic.write_evaluation(RunFolder.of(config), config, final, rows=rows)

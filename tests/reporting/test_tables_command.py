@@ -45,6 +45,14 @@ def test_a_declared_sweep_wants_all_its_runs(outputs: Any) -> None:
     assert outputs.csv("mine/table1-tiny-sums")["sign"]["n"] == "3"
 
 
+def test_a_sweep_wants_the_evaluation_that_it_declared(outputs: Any) -> None:
+    synthetic.write_run(outputs.config("sign", 4, 42, evaluation__limit=50), 40, 50)
+    outputs.declare([outputs.config("sign", 4, 42)], "mine")
+    code, _, err = outputs.call("tables", "--sweep", "mine")
+    assert code == 2
+    assert "1 of 1 runs" in err
+
+
 def test_an_unknown_sweep_names_the_nearest(outputs: Any) -> None:
     outputs.declare(outputs.cell("sign", [80]), "table1")
     code, _, err = outputs.call("tables", "--sweep", "tabel1")
@@ -98,6 +106,20 @@ def test_files_of_an_earlier_call_go_and_a_users_own_stay(outputs: Any) -> None:
     assert mine.read_text() == "keep me"
 
 
+def test_tables_alone_leave_the_figures(outputs: Any) -> None:
+    outputs.cell("sign", [80, 84])
+    assert outputs.call("tables")[0] == 0
+    drawn = sorted((outputs.path / "figures").iterdir())
+    assert drawn
+    outputs.tables()
+    assert sorted((outputs.path / "figures").iterdir()) == drawn
+    # A later call still knows them as its own.
+    shutil.rmtree(outputs.path / "runs")
+    outputs.cell("sign", [80, 84], completion_limit=20, group_size=8)
+    assert outputs.call("tables")[0] == 0
+    assert not set(drawn) & set((outputs.path / "figures").iterdir())
+
+
 def test_twice_the_same_gives_the_same_bytes(outputs: Any) -> None:
     outputs.cell("sign", [80, 84])
 
@@ -126,7 +148,7 @@ def test_hostile_names_stay_text_and_inside_the_folder(outputs: Any) -> None:
     table = [line for line in markdown.read_text().splitlines() if line.startswith("|")]
     assert len({line.replace("\\|", "").count("|") for line in table}) == 1
     (latex,) = (outputs.path / "tables").glob("table1-*.tex")
-    body = latex.read_text().split("\n", 1)[1]
+    body = latex.read_text().split("\n", 1)[1].replace("{%\n", "")
     assert not any(c in body.replace("\\&", "").replace("\\%", "").replace(" & ", "") for c in "&%")
     assert sorted(p.name for p in outputs.path.parent.iterdir()) == [outputs.path.name]
 

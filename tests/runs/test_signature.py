@@ -84,7 +84,9 @@ def test_an_evaluation_is_what_is_asked_and_how(compose_config: Any) -> None:
 def test_a_local_file_is_what_it_contains(compose_config: Any, tmp_path: Path) -> None:
     def named(file: Path) -> str:
         return run_name(
-            compose_config("model=smollm2_135m", "dataset=gsm8k", f"dataset.train_path={file}", f"dataset.eval_path={file}")
+            compose_config(
+                "model=smollm2_135m", "dataset=gsm8k", f"dataset.train_path={file}", f"dataset.eval_path={file}"
+            )
         )
 
     one, copy, other = tmp_path / "one.jsonl", tmp_path / "copy.jsonl", tmp_path / "other.jsonl"

