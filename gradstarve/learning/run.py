@@ -37,6 +37,9 @@ from gradstarve.runs.status import write_failure, write_status
 
 Say = Callable[[str], None]
 
+# The share of completions cut off above which a result may say more of the limit than of the policy.
+TRUNCATION_WARNING = 0.2
+
 
 def execute(config: RunConfig, progress: Say = lambda _: None) -> None:
     """Bring a run to its end: train what is not trained, evaluate what is not evaluated, then write its result.
@@ -52,7 +55,11 @@ def execute(config: RunConfig, progress: Say = lambda _: None) -> None:
             _execute(config, folder, progress)
             write_status(folder.path, "done")
         except BaseException as error:
-            write_failure(folder.path, error)
+            try:
+                write_failure(folder.path, error)
+            except OSError as unwritten:
+                # A full disk: what went wrong first is what must be known.
+                error.add_note(f"and {folder.path / 'status.json'} could not be written: {unwritten}")
             raise
 
 
@@ -110,6 +117,12 @@ def _final_evaluation(
     place = folder.evaluation(config)
     summary = evaluate(policy.model, policy.tokenizer, task, config, step, place, say)
     write_summary(place, folder.name, config, summary, final=True)
+    if summary["truncated"] > TRUNCATION_WARNING:
+        say(
+            f"warning: {summary['truncated']:.0%} of the evaluated completions were cut off at "
+            f"{config.evaluation.completion_limit or config.completion_limit} tokens; what looks like wrong answers "
+            "may be a completion limit that is too short"
+        )
     return summary
 
 

@@ -20,7 +20,6 @@ def trl_config(config: RunConfig, output_dir: Path, processes: int = 1) -> GRPOC
     if per_pass % processes:
         raise UserError(f"completions_per_pass: {per_pass} completions cannot be shared by {processes} processes")
     passes = config.completions_per_step // per_pass
-    vllm = config.rollout.engine != "hf"
     return GRPOConfig(
         output_dir=str(output_dir),
         seed=config.seed,
@@ -73,9 +72,8 @@ def trl_config(config: RunConfig, output_dir: Path, processes: int = 1) -> GRPOC
         report_to=[],
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
-        use_vllm=vllm,
+        use_vllm=False,
         chat_template_kwargs={"enable_thinking": config.dataset.prompt.thinking}
         if config.dataset.source == "questions" and config.dataset.prompt.chat
         else None,
-        **({"vllm_mode": config.rollout.engine.removeprefix("vllm_"), **config.rollout.vllm} if vllm else {}),
     )

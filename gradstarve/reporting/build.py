@@ -9,25 +9,25 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from gradstarve.reporting.accuracy import accuracy_table
-from gradstarve.reporting.across_settings import model_tables, transfer_table
-from gradstarve.reporting.contrasts import contrast_table, replay_table
-from gradstarve.reporting.curves import pass_at_k_figure, tokens_figure
-from gradstarve.reporting.difficulty import difficulty_figure, difficulty_of
-from gradstarve.reporting.group_sizes import group_size_table
+from gradstarve.reporting.cells import Setting
+from gradstarve.reporting.figures.curves import pass_at_k_figure, tokens_figure
+from gradstarve.reporting.figures.difficulty import difficulty_figure, difficulty_of
+from gradstarve.reporting.figures.seed_dots import seed_dots
+from gradstarve.reporting.figures.style import save
+from gradstarve.reporting.figures.training_curves import reward_curves, share_curves
 from gradstarve.reporting.paper import the_paper
-from gradstarve.reporting.pass_at_k_table import pass_at_k_table
 from gradstarve.reporting.provenance import provenance
-from gradstarve.reporting.robustness import leave_one_out_table, noise_note, noise_table
-from gradstarve.reporting.runs_table import runs_table
-from gradstarve.reporting.seed_dots import seed_dots
-from gradstarve.reporting.settings import Setting
 from gradstarve.reporting.study import Study
-from gradstarve.reporting.style import save
-from gradstarve.reporting.table import Table
-from gradstarve.reporting.training_curves import reward_curves, share_curves
-from gradstarve.reporting.training_tables import cost_table, degeneracy_table
-from gradstarve.reporting.writers import comma_separated, latex, markdown
+from gradstarve.reporting.tables.accuracy import accuracy_table
+from gradstarve.reporting.tables.across_settings import model_tables, transfer_table
+from gradstarve.reporting.tables.contrasts import contrast_table, replay_table
+from gradstarve.reporting.tables.every_run import runs_table
+from gradstarve.reporting.tables.group_sizes import group_size_table
+from gradstarve.reporting.tables.pass_at_k import pass_at_k_table
+from gradstarve.reporting.tables.robustness import leave_one_out_table, noise_note, noise_table
+from gradstarve.reporting.tables.table import Table
+from gradstarve.reporting.tables.training import cost_table, degeneracy_table
+from gradstarve.reporting.tables.writers import comma_separated, latex, markdown
 from gradstarve.runs.files import read_json, write_json, write_text
 
 

@@ -14,10 +14,10 @@ from statistics import fmean
 from typing import Literal
 
 from gradstarve.estimators.degeneracy import degeneracy
-from gradstarve.reporting.pass_at_k_table import gain_difference
-from gradstarve.reporting.settings import Cell, Setting
+from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.statistics import compare, summarise
-from gradstarve.reporting.table import shown_p, signed
+from gradstarve.reporting.tables.pass_at_k import gain_difference
+from gradstarve.reporting.tables.table import shown_p, signed
 from gradstarve.reporting.trajectories import first_and_last
 
 Verdict = Literal["agrees", "disagrees", "can't be told at this n", "not tested"]

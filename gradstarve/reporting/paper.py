@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from gradstarve.reporting.settings import Setting
+from gradstarve.reporting.cells import Setting
 
 
 @dataclass(frozen=True)

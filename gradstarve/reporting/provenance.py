@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gradstarve.errors import UserError, nearest
-from gradstarve.reporting.table import Row, Table
+from gradstarve.reporting.tables.table import Row, Table
 
 
 def provenance(tables: Sequence[Table], files: Sequence[Path], outputs: Path) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from string import Template
 import pandas as pd
 
 from gradstarve.reporting.build import Drawing
+from gradstarve.reporting.cells import Setting
 from gradstarve.reporting.claims import Reading, tally
-from gradstarve.reporting.notes import describe
 from gradstarve.reporting.paper import the_paper
-from gradstarve.reporting.settings import Setting
 from gradstarve.reporting.study import Study
-from gradstarve.reporting.table import Table
+from gradstarve.reporting.tables.notes import describe
+from gradstarve.reporting.tables.table import Table
 from gradstarve.runs.folder import RunFolder
 
 MOST_SETTINGS = 8  # in full; of the others the report names the files

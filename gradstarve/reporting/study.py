@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gradstarve.errors import UserError
-from gradstarve.reporting.settings import Setting, finals_of, read_settings, unplaced
+from gradstarve.reporting.cells import Setting
+from gradstarve.reporting.settings import finals_of, read_settings, unplaced
 from gradstarve.runs.rows import RunRow, read_rows
 from gradstarve.runs.sweeps import read_sweep, read_sweeps
 

@@ -14,8 +14,8 @@ from gradstarve.reporting.build import build_tables, write_figures, write_proven
 from gradstarve.reporting.claims import read_claims, tally
 from gradstarve.reporting.provenance import explain
 from gradstarve.reporting.study import read_study
-from gradstarve.reporting.table import Table
-from gradstarve.reporting.writers import terminal
+from gradstarve.reporting.tables.table import Table
+from gradstarve.reporting.tables.writers import terminal
 from gradstarve.runs.rows import to_stderr
 
 MOST_SHOWN = 6

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gradstarve.reporting.settings import Point
+from gradstarve.reporting.cells import Point
 from gradstarve.runs.folder import RunFolder
 
 

@@ -29,7 +29,11 @@ class Claimed(UserError):  # noqa: N818 - a state of the run, and no error of th
 @contextmanager
 def claim(folder: Path) -> Iterator[None]:
     """Hold the claim on `folder` while the block runs. Raises Claimed where it is held or cannot be judged."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".claim.lock").touch()
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror}; choose another place with outputs=") from None
     file = folder / "claim.json"
     mine = {**process_identity(os.getpid()), "id": uuid.uuid4().hex, "job_id": os.environ.get("SLURM_JOB_ID")}
     with _exclusive(folder):

@@ -202,10 +202,9 @@ DatasetConfig = Annotated[SumsConfig | QuestionsConfig, Discriminator("source")]
 class RolloutConfig:
     """How completions are sampled for training."""
 
-    engine: Literal["hf", "vllm_colocate", "vllm_server"]
+    engine: Literal["hf"]
     temperature: Annotated[float, Field(gt=0)]
     top_p: Annotated[float, Field(gt=0, le=1)]
-    vllm: dict[str, Any] = field(default_factory=dict)
 
 
 @strict
@@ -263,10 +262,7 @@ class EvaluationConfig:
 class TrackerConfig:
     """Where a run is mirrored to. The run's own files are the truth."""
 
-    name: Literal["none", "wandb"]
-    project: str | None = None
-    entity: str | None = None
-    mode: Literal["offline", "online"] | None = None
+    name: Literal["none"]
 
 
 @strict

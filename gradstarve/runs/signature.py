@@ -27,7 +27,6 @@ LEFT_OUT = (
     "completions_per_pass",
     "evaluation",
     "tracker",
-    "rollout.vllm",
     "model.name",
     "model.gradient_checkpointing",
     "model.attention",

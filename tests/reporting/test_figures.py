@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradstarve.reporting.difficulty import dead_of, difficulty_of
+from gradstarve.reporting.figures.difficulty import dead_of, difficulty_of
+from gradstarve.reporting.figures.seed_dots import seed_dots
+from gradstarve.reporting.figures.training_curves import share_curves
 from gradstarve.reporting.paper import the_paper
-from gradstarve.reporting.seed_dots import seed_dots
 from gradstarve.reporting.study import read_study
-from gradstarve.reporting.training_curves import share_curves
 
 
 def test_every_seed_is_a_dot(outputs: Any) -> None:

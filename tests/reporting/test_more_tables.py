@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 import synthetic
 
-from gradstarve.reporting.pass_at_k_table import pass_at_k_of
-from gradstarve.reporting.settings import Setting
+from gradstarve.reporting.cells import Setting
 from gradstarve.reporting.study import read_study
+from gradstarve.reporting.tables.pass_at_k import pass_at_k_of
 from gradstarve.runs.folder import RunFolder
 from gradstarve.runs.signature import evaluation_name
 

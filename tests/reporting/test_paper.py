@@ -11,9 +11,9 @@ import pytest
 import synthetic
 import yaml
 
-from gradstarve.reporting.accuracy import accuracy_table
 from gradstarve.reporting.paper import Paper, the_paper
 from gradstarve.reporting.study import read_study
+from gradstarve.reporting.tables.accuracy import accuracy_table
 
 MODEL = {
     "source": "hub", "name": "qwen3.5_9b", "id": "Qwen/Qwen3.5-9B", "revision": "x", "dtype": "bfloat16",

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from gradstarve.reporting.arms import BASELINE
-from gradstarve.reporting.notes import describe, seeds_told
-from gradstarve.reporting.settings import Setting
+from gradstarve.reporting.cells import Setting
 from gradstarve.reporting.statistics import permutation_test
-from gradstarve.reporting.table import Column, Row, Table
+from gradstarve.reporting.tables.notes import describe, seeds_told
+from gradstarve.reporting.tables.table import Column, Row, Table
 from gradstarve.runs.rows import RunRow
 
 LEAVE_COLUMNS = [

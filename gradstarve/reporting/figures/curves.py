@@ -7,9 +7,9 @@ from statistics import fmean
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator, NullLocator
 
-from gradstarve.reporting.pass_at_k_table import pass_at_k_of
-from gradstarve.reporting.settings import Setting
-from gradstarve.reporting.style import arm_style, blank, key_above
+from gradstarve.reporting.cells import Setting
+from gradstarve.reporting.figures.style import arm_style, blank, key_above
+from gradstarve.reporting.tables.pass_at_k import pass_at_k_of
 from gradstarve.reporting.trajectories import accuracy_by_tokens
 
 _LINES = ["-", (0, (5, 1.5)), (0, (2, 1)), (0, (5, 1, 1, 1))]

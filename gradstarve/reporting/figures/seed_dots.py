@@ -7,10 +7,10 @@ from statistics import fmean
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from gradstarve.reporting.cells import Setting
+from gradstarve.reporting.figures.style import arm_style, blank
 from gradstarve.reporting.paper import Paper
-from gradstarve.reporting.settings import Setting
 from gradstarve.reporting.statistics import summarise
-from gradstarve.reporting.style import arm_style, blank
 
 
 def seed_dots(setting: Setting, group_size: int, paper: Paper) -> Figure:

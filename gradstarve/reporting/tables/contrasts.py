@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradstarve.reporting.arms import BASELINE
-from gradstarve.reporting.notes import absence_notes, describe, seeds_told
-from gradstarve.reporting.settings import Cell, Setting
+from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.statistics import Comparison, compare, holm
-from gradstarve.reporting.table import Column, Row, Table, shown_p
+from gradstarve.reporting.tables.notes import absence_notes, describe, seeds_told
+from gradstarve.reporting.tables.table import Column, Row, Table, shown_p
 
 COLUMNS = [
     Column("pair", "a − b", "text", "terminal"),

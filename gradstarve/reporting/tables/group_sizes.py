@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from gradstarve.reporting.arms import sorted_arms
-from gradstarve.reporting.notes import absence_notes, describe, seeds_told
+from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.paper import Paper
-from gradstarve.reporting.settings import Cell, Setting
 from gradstarve.reporting.statistics import summarise
-from gradstarve.reporting.table import Column, Row, Table
+from gradstarve.reporting.tables.notes import absence_notes, describe, seeds_told
+from gradstarve.reporting.tables.table import Column, Row, Table
 from gradstarve.reporting.trajectories import accuracy_at_tokens
 
 COLUMNS = [

@@ -7,11 +7,11 @@ from statistics import fmean
 from typing import Any
 
 from gradstarve.estimators.degeneracy import degeneracy
-from gradstarve.reporting.notes import absence_notes, describe, seeds_told
+from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.paper import Paper
-from gradstarve.reporting.settings import Cell, Setting
 from gradstarve.reporting.statistics import summarise
-from gradstarve.reporting.table import Column, Row, Table
+from gradstarve.reporting.tables.notes import absence_notes, describe, seeds_told
+from gradstarve.reporting.tables.table import Column, Row, Table
 from gradstarve.reporting.trajectories import mean_reward
 from gradstarve.runs.folder import RunFolder
 

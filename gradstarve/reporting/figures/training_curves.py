@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from gradstarve.reporting.settings import Cell, Setting
-from gradstarve.reporting.style import SHARE_COLOURS, arm_style, blank, key_above
+from gradstarve.reporting.cells import Cell, Setting
+from gradstarve.reporting.figures.style import SHARE_COLOURS, arm_style, blank, key_above
 from gradstarve.reporting.trajectories import steps_of
 
 MOST_ARMS = 4  # panels of the shares figure in one row

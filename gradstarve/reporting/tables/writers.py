@@ -8,7 +8,7 @@ import re
 import textwrap
 from typing import Any
 
-from gradstarve.reporting.table import Column, Row, Table
+from gradstarve.reporting.tables.table import Column, Row, Table
 
 _TEXT_KINDS = {"text"}
 

@@ -13,9 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gradstarve.estimators.pass_at_k import pass_at_k
-from gradstarve.reporting.notes import absence_notes, describe
-from gradstarve.reporting.settings import Cell, Point, Setting
-from gradstarve.reporting.table import Column, Row, Table
+from gradstarve.reporting.cells import Cell, Point, Setting
+from gradstarve.reporting.tables.notes import absence_notes, describe
+from gradstarve.reporting.tables.table import Column, Row, Table
 
 KS = (1, 2, 4, 8, 16, 32, 64, 100, 128)
 

@@ -8,11 +8,12 @@ from statistics import fmean
 from typing import Any
 
 from gradstarve.reporting.arms import BASELINE
-from gradstarve.reporting.notes import absence_notes, describe
+from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.paper import Paper
-from gradstarve.reporting.settings import Cell, Setting, differing_keys
+from gradstarve.reporting.setting_names import differing_keys
 from gradstarve.reporting.statistics import compare, summarise
-from gradstarve.reporting.table import Column, Row, Table, shown_p, signed
+from gradstarve.reporting.tables.notes import absence_notes, describe
+from gradstarve.reporting.tables.table import Column, Row, Table, shown_p, signed
 
 GROUP_SIZE = 4
 MODEL_COLUMNS = [

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gradstarve.estimators.degeneracy import Degeneracy, estimate_degeneracy
-from gradstarve.reporting.pass_at_k_table import right_and_samples
-from gradstarve.reporting.settings import Setting
-from gradstarve.reporting.style import blank
+from gradstarve.reporting.cells import Setting
+from gradstarve.reporting.figures.style import blank
+from gradstarve.reporting.tables.pass_at_k import right_and_samples
 from gradstarve.reporting.trajectories import groups_of
 
 EARLY = 0.1  # share of the training's groups that stands for its start

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradstarve.reporting.settings import Cell, Point, Setting
-from gradstarve.reporting.table import Column, Row, Table
+from gradstarve.reporting.cells import Cell, Point, Setting
+from gradstarve.reporting.tables.table import Column, Row, Table
 
 _TEXTS = ("setting", "run", "advantage", "arm", "state", "why", "evaluation", "commit", "dirty")
 _COUNTS = ("group_size", "seed", "n", "right", "unverifiable", "tokens", "groups")

@@ -7,8 +7,11 @@ from statistics import fmean
 from typing import Any
 
 from gradstarve.reporting.arms import BASELINE, UNTRAINED
-from gradstarve.reporting.contrasts import separation_note
-from gradstarve.reporting.notes import (
+from gradstarve.reporting.cells import Cell, Setting
+from gradstarve.reporting.paper import Paper
+from gradstarve.reporting.statistics import Comparison, compare, holm, summarise
+from gradstarve.reporting.tables.contrasts import separation_note
+from gradstarve.reporting.tables.notes import (
     absence_notes,
     caution_notes,
     code_note,
@@ -20,10 +23,7 @@ from gradstarve.reporting.notes import (
     odd_runs,
     seeds_told,
 )
-from gradstarve.reporting.paper import Paper
-from gradstarve.reporting.settings import Cell, Setting
-from gradstarve.reporting.statistics import Comparison, compare, holm, summarise
-from gradstarve.reporting.table import Column, Row, Table
+from gradstarve.reporting.tables.table import Column, Row, Table
 
 TITLES = {4: "Table 1. Accuracy by advantage, G = 4", 8: "Table 2. The larger-group control, G = 8"}
 KINDS = {4: "table1", 8: "table2"}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gradstarve.reporting.arms import PAPER_ARMS, UNTRAINED
-from gradstarve.reporting.settings import Cell, Point, Setting
+from gradstarve.reporting.cells import Cell, Point, Setting
 
 MUCH_TRUNCATED = 0.20
 MISSING_MARK, MISMATCH_MARK = "†", "‡"

@@ -1,0 +1,80 @@
+"""A readable, unique name for every setting: model and data set, then what sets it apart where these are shared."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from gradstarve.reporting.cells import Setting
+
+
+def name_settings(settings: Sequence[Setting]) -> None:
+    """Set `name` of each, and `apart`: the keys in which those that share model and data set differ."""
+
+    def stem(setting: Setting) -> str:
+        kind = setting.evaluation.rsplit("-", 1)[0]
+        parts = [setting.model, setting.dataset]
+        if setting.asked != setting.dataset:
+            parts.append(f"on-{setting.asked}")
+        if kind not in {"greedy", setting.asked}:
+            parts.append(kind)
+        return "-".join(parts)
+
+    groups: dict[str, list[Setting]] = defaultdict(list)
+    for setting in settings:
+        groups[stem(setting)].append(setting)
+    for name, members in groups.items():
+        if len(members) == 1:
+            members[0].name = _slug(name)
+            continue
+        apart = differing_keys(members)
+        for setting in members:
+            values = flat_config(setting)
+            setting.apart = {key: values.get(key) for key in apart}
+            told = [f"{key.rsplit('.', 1)[-1]}-{values.get(key)}" for key in apart][:3]
+            setting.name = _slug("-".join([name, *told]))
+        shared = Counter(setting.name for setting in members)
+        for setting in members:
+            if shared[setting.name] > 1:
+                setting.name = _slug(f"{name}-{(setting.key or setting.model_key)[:4]}{setting.evaluation[-4:]}")
+
+
+# Keys in which runs of one setting differ.
+_NOT_THE_SETTING = {
+    "seed",
+    "group_size",
+    "outputs",
+    "dry_run",
+    "eval_every",
+    "checkpoint_every",
+    "completions_per_pass",
+}
+
+
+def flat_config(setting: Setting) -> dict[str, Any]:
+    """What a setting trains and asks, by dotted key."""
+    flat = _flat({**setting.config, "evaluation": setting.decoding})
+    if flat.get("evaluation.completion_limit") == flat.get("completion_limit"):
+        flat.pop("evaluation.completion_limit", None)
+    return flat
+
+
+def differing_keys(settings: Sequence[Setting]) -> list[str]:
+    """The dotted keys in which settings differ, seed, advantage, group size and bookkeeping aside."""
+    flat = [flat_config(setting) for setting in settings]
+    return sorted({key for f in flat for key in f if any(f.get(key) != g.get(key) for g in flat)} - _NOT_THE_SETTING)
+
+
+def _flat(node: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(node, dict):
+        return {prefix: node}
+    found: dict[str, Any] = {}
+    for key, value in node.items():
+        if prefix or key not in {"advantage", "tracker"}:
+            found.update(_flat(value, f"{prefix}.{key}" if prefix else str(key)))
+    return found
+
+
+def _slug(text: str) -> str:
+    return "".join(c if c.isalnum() or c in "-._" else "-" for c in text.lower()).strip("-._")
