@@ -25,6 +25,7 @@ from gradstarve.grading import (
 )
 
 RULES: tuple[Literal["strict", "flexible"], ...] = ("strict", "flexible")
+TASKS = ("gsm8k", "math500")
 FIRST_FEW = 5
 _BATCH = 512
 
@@ -34,9 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "file",
         help="rows with `gold` and `completion` (or `pred`, a bare answer): .jsonl, .jsonl.gz, .parquet, or - (stdin)",
     )
-    parser.add_argument(
-        "--task", required=True, choices=sorted(EXTRACTOR_VERSION), help="how answers are found and compared"
-    )
+    parser.add_argument("--task", required=True, choices=TASKS, help="how answers are found and compared")
     parser.add_argument(
         "--rule",
         default="flexible",

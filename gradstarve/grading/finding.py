@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from gradstarve.grading.numbers import TooLongError, last_number
+from gradstarve.grading.numbers import TooLongError, ends_a_list, last_number
 from gradstarve.grading.text import answer_part, boxes, plain
 
 # Longer than any answer that people write; a longer one is a number, a list that is wrong, or undecided.
@@ -13,7 +13,8 @@ MAX_ANSWER = 2_000
 
 
 class Found(NamedTuple):
-    """An answer's text and the rule that found it: "boxed", "phrase", "formula", "last number", "answer" or "none"."""
+    """An answer's text and the rule that found it: "boxed", "phrase", "formula", "last number" or "answer"; or why
+    there is none: "none", "list" (candidates instead of an answer) or "length"."""
 
     text: str
     rule: str
@@ -42,7 +43,7 @@ def find_answer(completion: str, rule: Literal["strict", "flexible"]) -> Found:
         return Found("", "none")
     tail = text[-MAX_ANSWER:]
     phrases = list(_PHRASE.finditer(tail))
-    if phrases and (stated := _stated(tail[phrases[-1].end() :])).text:
+    if phrases and (stated := _stated(tail[phrases[-1].end() :])).rule != "none":
         return stated
     return _latest(text, tail)
 
@@ -80,10 +81,10 @@ def _stated(rest: str) -> Found:
     blank = _FORMULA.sub(lambda formula: "#" * len(formula.group()), rest)
     end = _SENTENCE_END.search(blank)
     sentence, outline = (rest[: end.start()], blank[: end.start()]) if end else (rest, blank)
-    if "#" not in outline and len(outline.split()) <= 4:
+    if "#" not in outline and 0 < len(outline.split()) <= 4:
         return Found(sentence.strip(" *"), "phrase")
     found = _latest(sentence, sentence)
-    return Found(found.text, "phrase") if found.rule != "none" else found
+    return Found(found.text, "phrase") if found.text else found
 
 
 def _latest(text: str, tail: str) -> Found:
@@ -100,5 +101,7 @@ def _latest(text: str, tail: str) -> Found:
     except TooLongError:
         return Found("", "length")
     if number is not None and (not parts or number.end - len(text) > ends - len(tail)):
+        if ends_a_list(text, number):
+            return Found("", "list")
         return Found(text[number.start : number.end].strip(), "last number")
     return Found(", ".join(parts), "formula") if parts else Found("", "none")

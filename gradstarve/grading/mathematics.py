@@ -134,8 +134,8 @@ class _Row:
         self._rule, self._why = found.rule, ""
         self._comparison: Comparison | None = None
         wanted = read_gold(gold, policy)
-        if found.rule in ("none", "length"):
-            self.grade = Grade("wrong" if found.rule == "none" else "unverifiable", None, found.rule)
+        if not found.text:
+            self.grade = Grade("unverifiable" if found.rule == "length" else "wrong", None, found.rule)
         elif len(found.text) > MAX_ANSWER:
             self.grade = self._long(wanted)
         else:

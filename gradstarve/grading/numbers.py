@@ -214,17 +214,18 @@ def last_number(text: str, policy: Policy = DEFAULT) -> Number | None:
 
 
 _BETWEEN = re.compile(
-    r"(?:[\s,;:|&#$*(){}\[\]\"'`.]|\\(?:boxed|fbox|text|quad|qquad|\W)|(?P<alternative>\bor\b|/)|\band\b)*+",
+    r"(?:[^\w\\/=%<]|\\(?:boxed|fbox|text|quad|qquad|\W)|(?P<alternative>\bor\b|/)|\band\b)*+",
     re.IGNORECASE,
 )
+# A word or an equals sign right before a number: no list leads to it.
+_ALONE = re.compile(r"(?:=|[A-Za-z](?<!\bor)(?<!\band)(?<!boxed)(?<!text)) {0,2}\$?\Z", re.IGNORECASE)
 _JOINT = re.compile(r"[ \t]|\b(?:and|or)\b", re.IGNORECASE)
 
 
 def ends_a_list(text: str, last: Number, policy: Policy = DEFAULT) -> bool:
     """Whether `last` closes a list of candidates: three or more different numbers parted in one way by nothing but
     separators, or two by an "or". Then the text names no single answer."""
-    head = text[max(0, last.start - 24) : last.start].rstrip(" \t\r\n,;:|&#$*({[\"'`.\\")
-    if head and not (head[-1].isdigit() or head[-1] in "}])%" or head.endswith(("or", "and", "boxed", "OR", "AND"))):
+    if _ALONE.search(text, max(0, last.start - 12), last.start):
         return False
     begin = max(0, last.start - 600)
     values, joints, after = {last.value}, list[str](), last.start - begin

@@ -89,7 +89,8 @@ class _Worker:
 
     def restart(self) -> None:
         """End the child that works; the process has the next one ready in a moment."""
-        os.kill(self.child, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.child, signal.SIGKILL)
         self.child, self.key, self.received = 0, None, b""
         self.deadline = time.monotonic() + START_SECONDS
 
@@ -154,6 +155,10 @@ class WorkerPool:
         with self._lock:
             if not self._workers or self._owner != os.getpid():
                 raise RuntimeError("the workers are not running in this process: use `with`")
+            for worker in self._workers:
+                # Left from a call that was interrupted.
+                if worker.key is not None:
+                    worker.restart()
             waiting = deque(pairs.items())
             failed_starts = 0
             while waiting or any(worker.key is not None for worker in self._workers):
@@ -193,7 +198,7 @@ class WorkerPool:
         if "verdict" in reply:
             worker.key = None
             if reply.get("why") == "memory":
-                worker.child = 0
+                worker.child, worker.deadline = 0, time.monotonic() + START_SECONDS
             decided(key, reply["verdict"], reply.get("why", ""))
         else:
             # A new child while a pair was out: the kernel ended the old one, for its memory or its processor time.

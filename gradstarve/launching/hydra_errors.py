@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from gradstarve.errors import UserError, nearest
-from gradstarve.runs.config import known_keys, nearest_key
+from gradstarve.runs.config import RunConfig, nearest_key
 
 # What Hydra raises as a ValueError although the user can put it right.
 _MISTAKES_AS_VALUE_ERRORS = ("Config group override",)
@@ -65,8 +66,7 @@ def _nearest_to(cause: ConfigAttributeError | ConfigKeyError) -> str:
     if parent and isinstance(cause.parent_node, DictConfig):
         siblings = [str(key) for key in cause.parent_node if not str(key).startswith("_")]
         return nearest(name, siblings)
-    top = [key for key in known_keys() if "." not in key]
-    suggestion = nearest(name, top)
+    suggestion = nearest(name, [field.name for field in fields(RunConfig)])
     return suggestion if suggestion.startswith("Did you mean") else nearest_key(full_key)
 
 

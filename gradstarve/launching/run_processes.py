@@ -39,8 +39,9 @@ class RunProcesses:
 
     def __init__(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
+        # -P: a file in the current folder must not take the place of a library's module.
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "gradstarve.launching.fork_server"],
+            [sys.executable, "-P", "-m", "gradstarve.launching.fork_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

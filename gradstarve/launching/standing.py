@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from gradstarve.launching.jobs import Job
 from gradstarve.runs.folder import RunFolder, runs_root
 from gradstarve.runs.rows import RunRow, _read_row, identify, read_rows
@@ -40,8 +42,9 @@ class Standing:
     """Where a run stands. Rewards and shares are fractions; what is not known (yet) is None.
 
     `reward` is the mean of the last 10 steps, `dead` and `truncated` those of all steps so far; `accuracy` is the final
-    evaluation's. `remaining` is in seconds, for the training steps that are left. `why` is one line for a run that is
-    not done. A run without a folder is "missing"; "lost" was running in a process that is gone.
+    evaluation's. `remaining` is in seconds, for the training steps that are left. `phase` is what a running run said
+    last, where it does no step. `why` is one line for a run that is not done. A run without a folder is "missing";
+    "lost" was running in a process that is gone.
     """
 
     wanted: Wanted
@@ -112,8 +115,8 @@ def standing_of(wanted: Wanted) -> Standing:
         return _finished(wanted, row)
     status = read_status(wanted.folder) or {}
     steps = wanted.steps or _steps_asked(wanted.folder)
-    frame = RunFolder(wanted.folder).read("steps")
-    standing: dict[str, Any] = {"steps": steps, "phase": status.get("phase"), "why": row.why}
+    frame = _rows(wanted.folder)
+    standing: dict[str, Any] = {"steps": steps, "why": row.why}
     if row.state == "running":
         standing["why"] = None
     if isinstance(status.get("started"), int | float):
@@ -129,6 +132,8 @@ def standing_of(wanted: Wanted) -> Standing:
             standing["remaining"] = a_step * max(steps - standing["step"], 0)
     elif row.state == "running":
         standing["step"] = 0
+    if row.state == "running" and standing["step"] in (0, steps):
+        standing["phase"] = _last_words(RunFolder(wanted.folder).log)
     return Standing(wanted, row.state, **{key: _known(value) for key, value in standing.items()})
 
 
@@ -188,6 +193,25 @@ def _steps_asked(folder: Path) -> int | None:
         return None
     config = RunFolder(folder).read_config()
     return None if (config.get("advantage") or {}).get("name") == "base" else config.get("steps")
+
+
+def _rows(folder: Path) -> pd.DataFrame:
+    """The steps so far; none where they cannot be read: looking at a broken folder must not end those who look."""
+    try:
+        return RunFolder(folder).read("steps")
+    except (OSError, ValueError):
+        return pd.DataFrame()
+
+
+def _last_words(log: Path) -> str | None:
+    """What a run said last: before its first step and after its last one, that is what it is doing."""
+    if not log.is_file():
+        return None
+    with log.open("rb") as stream:
+        stream.seek(max(0, stream.seek(0, 2) - 1000))
+        lines = stream.read().decode(errors="replace").split("\n")
+    said = [line for line in lines if line.strip()]
+    return "".join(letter for letter in said[-1].strip() if letter.isprintable())[:60] if said else None
 
 
 def _known(value: Any) -> Any:

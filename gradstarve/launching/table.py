@@ -58,8 +58,10 @@ def summary(standings: Sequence[Standing]) -> str:
 
 
 def progress_of(standing: Standing) -> str:
-    """One line on a run that is running: step, reward, dead and truncated shares, time left."""
+    """One line on a run that is running: step, what it says, reward, dead and truncated shares, time left."""
     parts = [_step(standing)]
+    if standing.phase is not None:
+        parts.append(standing.phase)
     if standing.reward is not None:
         parts.append(f"reward {standing.reward:.2f}")
     if standing.dead is not None:
@@ -118,8 +120,8 @@ def _cell(standing: Standing | None) -> Text:
 
 def _running(standings: Sequence[Standing]) -> Table:
     rows = Table(pad_edge=False, box=None)
-    for name in ("running", "step", "reward", "dead", "truncated", "left"):
-        rows.add_column(name, justify="left" if name == "running" else "right")
+    for name in ("running", "step", "reward", "dead", "truncated", "left", ""):
+        rows.add_column(name, justify="left" if name in ("running", "") else "right")
     for standing in standings:
         rows.add_row(
             standing.wanted.run,
@@ -128,6 +130,7 @@ def _running(standings: Sequence[Standing]) -> Table:
             "" if standing.dead is None else _percent(standing.dead),
             "" if standing.truncated is None else _percent(standing.truncated),
             "" if standing.remaining is None else duration(standing.remaining),
+            standing.phase or "",
         )
     return rows
 
@@ -137,8 +140,6 @@ def _trouble(standing: Standing) -> Text:
 
 
 def _step(standing: Standing) -> str:
-    if standing.phase not in (None, "training"):
-        return str(standing.phase)
     if standing.steps is None:
         return "running" if standing.step is None else f"step {standing.step}"
     return f"step {standing.step or 0}/{standing.steps}"

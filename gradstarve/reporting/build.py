@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +28,8 @@ from gradstarve.reporting.tables.pass_at_k import pass_at_k_table
 from gradstarve.reporting.tables.robustness import leave_one_out_table, noise_note, noise_table
 from gradstarve.reporting.tables.table import Table
 from gradstarve.reporting.tables.training import cost_table, degeneracy_table
-from gradstarve.reporting.tables.writers import comma_separated, latex, markdown
-from gradstarve.runs.files import read_json, write_json, write_text
+from gradstarve.reporting.tables.writers import comma_separated, latex, markdown, put_text
+from gradstarve.runs.files import finite, read_json
 
 
 def build_tables(study: Study) -> list[Table]:
@@ -63,10 +64,10 @@ def write_tables(study: Study, tables: Sequence[Table]) -> list[Path]:
     for table in tables:
         for suffix, write in ((".md", markdown), (".csv", comma_separated), (".tex", latex)):
             file = folder / f"{table.name}{suffix}"
-            write_text(file, write(table))
+            put_text(file, write(table))
             files.append(file)
     every_run = folder / "runs.csv"
-    write_text(every_run, comma_separated(runs_table(study.settings)))
+    put_text(every_run, comma_separated(runs_table(study.settings)))
     return [*files, every_run]
 
 
@@ -145,5 +146,5 @@ def write_provenance(study: Study, tables: Sequence[Table], files: Sequence[Path
             old.unlink(missing_ok=True)
         elif old.is_file():
             content["files"].append(name)
-    write_json(file, content)
+    put_text(file, json.dumps(finite(content), indent=1, ensure_ascii=False) + "\n")
     return file

@@ -15,7 +15,8 @@ from typing import Literal
 
 from gradstarve.estimators.degeneracy import degeneracy
 from gradstarve.reporting.cells import Cell, Setting
-from gradstarve.reporting.statistics import compare, summarise
+from gradstarve.reporting.comparisons import compare_cells
+from gradstarve.reporting.statistics import summarise
 from gradstarve.reporting.tables.pass_at_k import gain_difference
 from gradstarve.reporting.tables.table import shown_p, signed
 from gradstarve.reporting.trajectories import first_and_last
@@ -67,7 +68,7 @@ def _above(arm_a: str, size_a: int, arm_b: str, size_b: int, transfer: bool = Fa
         if pair is None:
             return None
         a, b = pair
-        comparison = compare(a.accuracies, b.accuracies)
+        comparison = compare_cells(a, b)
         verdict: Verdict = "can't be told at this n"
         if comparison.permutation.p_two_sided < LEVEL:
             verdict = "agrees" if comparison.difference > 0 else "disagrees"
@@ -84,7 +85,7 @@ def _not_above(arm_a: str, size_a: int, arm_b: str, size_b: int, transfer: bool 
         if pair is None:
             return None
         a, b = pair
-        comparison = compare(a.accuracies, b.accuracies)
+        comparison = compare_cells(a, b)
         verdict: Verdict = "can't be told at this n"
         if comparison.permutation.p_two_sided < LEVEL:
             verdict = "disagrees" if comparison.difference > 0 else "agrees"
@@ -108,7 +109,7 @@ def _separated(arm_a: str, arm_b: str, size: int) -> Test:
         if pair is None:
             return None
         a, b = pair
-        comparison = compare(a.accuracies, b.accuracies)
+        comparison = compare_cells(a, b)
         verdict: Verdict = "disagrees"
         if comparison.every_a_above_every_b:
             verdict = "agrees" if comparison.permutation.p_two_sided < LEVEL else "can't be told at this n"
@@ -251,7 +252,7 @@ def _pair(setting: Setting, a: tuple[str, int], b: tuple[str, int], transfer: bo
 
 
 def _difference_told(a: Cell, b: Cell) -> str:
-    comparison = compare(a.accuracies, b.accuracies)
+    comparison = compare_cells(a, b)
     told = f"{_mean_told(a)} against {_mean_told(b)}: {signed(100 * comparison.difference)} points"
     if comparison.ci95 is not None:
         told += f", 95 % interval [{signed(100 * comparison.ci95[0])}, {signed(100 * comparison.ci95[1])}]"

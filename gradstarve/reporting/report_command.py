@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 from pathlib import Path
 
 from gradstarve.reporting.build import build_tables, write_figures, write_provenance, write_tables
@@ -23,6 +24,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     study = read_study(arguments.outputs, arguments.sweep, arguments.allow_partial, to_stderr)
+    # What was read stays to the end: no use in looking through it again for garbage.
+    gc.freeze()
     tables = build_tables(study)
     files = write_tables(study, tables)
     drawings = write_figures(study, to_stderr)

@@ -32,7 +32,7 @@ def name_settings(settings: Sequence[Setting]) -> None:
         for setting in members:
             values = flat_config(setting)
             setting.apart = {key: values.get(key) for key in apart}
-            told = [f"{key.rsplit('.', 1)[-1]}-{values.get(key)}" for key in apart][:3]
+            told = [f"{key.rsplit('.', 1)[-1]}-{_brief(values.get(key))}" for key in apart][:3]
             setting.name = _slug("-".join([name, *told]))
         shared = Counter(setting.name for setting in members)
         for setting in members:
@@ -78,3 +78,7 @@ def _flat(node: Any, prefix: str = "") -> dict[str, Any]:
 
 def _slug(text: str) -> str:
     return "".join(c if c.isalnum() or c in "-._" else "-" for c in text.lower()).strip("-._")
+
+
+def _brief(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import gc
 import shutil
 import sys
 import textwrap
@@ -35,6 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     study = read_study(arguments.outputs, arguments.sweep, arguments.allow_partial, to_stderr)
+    # What was read stays to the end: no use in looking through it again for garbage.
+    gc.freeze()
     tables = build_tables(study)
     if arguments.explain is not None:
         print(explain(tables, arguments.explain, arguments.outputs))

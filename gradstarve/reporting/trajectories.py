@@ -10,6 +10,7 @@ import pandas as pd
 
 from gradstarve.reporting.cells import Point
 from gradstarve.runs.folder import RunFolder
+from gradstarve.runs.rows import read_columns
 
 
 @functools.lru_cache(maxsize=512)
@@ -29,8 +30,8 @@ def mean_reward(point: Point) -> float | None:
     recorded = point.result.get("reward_mean")
     if recorded is not None:
         return float(recorded)
-    steps = steps_of(point.folder)
-    return float(steps["reward"].mean()) if "reward" in steps else None
+    rewards = read_columns(point.folder, "steps", ["reward"])
+    return float(rewards["reward"].mean()) if len(rewards) else None
 
 
 def accuracy_by_tokens(point: Point, base: float | None) -> list[tuple[float, float]]:
@@ -45,12 +46,20 @@ def accuracy_by_tokens(point: Point, base: float | None) -> list[tuple[float, fl
         if 0 < step < last and entry.get("n"):
             tokens = entry.get("tokens")
             if tokens is None:
-                steps = steps_of(point.folder)
-                if "tokens" not in steps:
-                    continue
-                tokens = steps.loc[steps["step"] <= step, "tokens"].sum()
-            found.append((float(tokens), entry["right"] / entry["n"]))
+                tokens = _tokens_until(point.folder).get(step)
+            if tokens is not None:
+                found.append((float(tokens), entry["right"] / entry["n"]))
     return [*found, (float(total), point.accuracy)]
+
+
+@functools.lru_cache(maxsize=20_000)
+def _tokens_until(folder: Path) -> dict[int, int]:
+    """Tokens generated up to and including each step."""
+    steps = read_columns(folder, "steps", ["step", "tokens"])
+    if not {"step", "tokens"} <= set(steps):
+        return {}
+    steps = steps.drop_duplicates("step", keep="last").sort_values("step")
+    return dict(zip(steps["step"].tolist(), steps["tokens"].cumsum().tolist(), strict=True))
 
 
 def accuracy_at_tokens(point: Point, budget: float, base: float | None) -> float | None:

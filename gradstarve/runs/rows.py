@@ -9,15 +9,18 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import pandas as pd
+import pyarrow.parquet as pq
+
 from gradstarve.errors import UserError
 from gradstarve.runs.claim import holder_of
 from gradstarve.runs.config import read_config
-from gradstarve.runs.folder import LAYOUT, RunFolder, runs_root
+from gradstarve.runs.folder import LAYOUT, RunFolder, Table, runs_root
 from gradstarve.runs.signature import cell_key, evaluation_name, model_key, run_name, setting_key
 from gradstarve.runs.status import read_status
 
@@ -79,6 +82,16 @@ def identify(row: RunRow) -> dict[str, Any] | None:
     except UserError:
         return None
     return identity if identity["run"] == row.run else None
+
+
+def read_columns(folder: Path, table: Table, columns: Sequence[str]) -> pd.DataFrame:
+    """Some columns of a run's table, and no more read than these; those that it does not have are left out."""
+    file = folder / f"{table}.parquet"
+    if not file.exists():
+        frame = RunFolder(folder).read(table)
+        return frame[[column for column in columns if column in frame]]
+    with pq.ParquetFile(file) as parquet:
+        return parquet.read([column for column in columns if column in parquet.schema_arrow.names]).to_pandas()
 
 
 def to_stderr(message: str) -> None:

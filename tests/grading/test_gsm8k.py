@@ -63,7 +63,9 @@ def test_grades_name_what_they_found() -> None:
     assert grade_number("\\boxed{18}", "18", "strict") == Grade("right", "18", "boxed")
 
 
-@pytest.mark.parametrize("joint", [" ", ", ", "; ", "\n", " | ", "\n#### ", ",\n"])
+@pytest.mark.parametrize(
+    "joint", [" ", ", ", "; ", "\n", " | ", "\n#### ", ",\n", "-", " -> ", " \u2022 ", "\t", "\n- ", "..."]
+)
 @pytest.mark.parametrize("rule", ["strict", "flexible"])
 def test_listing_numbers_is_never_right(joint: str, rule: str) -> None:
     for last in range(3, 60):

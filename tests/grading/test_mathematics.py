@@ -26,6 +26,7 @@ PAIRS = {
         ("x^2+x-6", "(x-2)(x+3)", "right"), ("6 - 5i", "-5i + 6", "right"), ("6 - 5i", "6 + 5i", "wrong"),
         ("\\cot x", "\\frac{\\cos x}{\\sin x}", "right"), ("-1", "e^{i\\pi}", "right"), ("24", "4!", "right"),
         ("\\frac{11+9a}{20}", "0.55 + 0.45a", "right"), ("1-\\frac{1}{e}", "1+\\frac{1}{e}", "wrong"),
+        ("1 - \\frac{1}{\\mathrm{e}}", "1 + \\frac{1}{\\mathrm{e}}", "wrong"), ("1-1/e", "\\frac{e-1}{e}", "right"),
         ("p - q", "q - p", "wrong"), ("3R^2", "3r^2", "wrong"), ("\\pi(R^2-r^2)", "0", "wrong"), ("5t", "5", "wrong"),
         ("i(2-i)", "1+2i", "right"), ("\\cos(x)", "\\sin(90^{\\circ}-x)", "right"), ("\\infty", "-\\infty", "wrong"),
     ],
@@ -99,6 +100,7 @@ def test_pairs(grader: MathGrader, kind: str) -> None:
         ("The final answer is $\\frac{1}{2}$. I hope it is correct.", "\\frac{1}{2}", "phrase"),
         ("Final Answer: The largest $n$ is 34.", "34", "phrase"), ("**Answer:** 42", "42", "phrase"),
         ("so that \\[x = 7.\\]", "x = 7.", "formula"), ("with $n=3$ she has 7 nickels", "7", "last number"),
+        ("It is 1, 2, 3, 4, 5", None, "list"),
         ("<think>\\boxed{4}", None, "none"), ("", None, "none"), ("\\boxed{}", None, "none"),
     ],
 )  # fmt: skip

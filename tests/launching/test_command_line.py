@@ -105,16 +105,19 @@ def test_the_line_of_the_readme_is_14_runs(door: Door, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+SIX = ("sign", "sign_ce", "tasa", "tasa_ce", "contrastive_pair", "drgrpo")
+
+
 def test_the_demo_is_the_union_of_its_grids(door: Door) -> None:
     _, names, last = plan(door("-m", "+sweep=demo", "dry_run=true").out)
     arms = [name.rsplit("-", 1)[0] for name in names]
     seeds = range(42, 49)
     assert sorted(arms) == sorted(
-        [f"{advantage}-g4-s{seed}" for advantage in ("sign", "tasa", "drgrpo") for seed in seeds]
+        [f"{advantage}-g4-s{seed}" for advantage in SIX for seed in seeds]
         + [f"{advantage}-g8-s{seed}" for advantage in ("sign", "drgrpo") for seed in seeds]
         + ["base"]
     )
-    assert last == "# 36 runs: 0 done, 36 would run"
+    assert last == "# 57 runs: 0 done, 57 would run"
 
 
 def test_what_is_typed_beside_a_sweep_holds_for_all_of_it(door: Door) -> None:
@@ -122,8 +125,9 @@ def test_what_is_typed_beside_a_sweep_holds_for_all_of_it(door: Door) -> None:
     assert config["steps"] == 20
     # sign and drgrpo of both grids are the same runs now.
     assert [name.rsplit("-", 1)[0] for name in names] == [
-        "sign-g4-s42", "sign-g4-s43", "tasa-g4-s42", "tasa-g4-s43", "drgrpo-g4-s42", "drgrpo-g4-s43", "base",
-    ]  # fmt: skip
+        *(f"{advantage}-g4-s{seed}" for advantage in SIX for seed in (42, 43)),
+        "base",
+    ]
     assert last.endswith("would run; 5 more asked for one of these again")
 
 
@@ -170,7 +174,7 @@ def test_a_dry_run_imports_no_torch_and_works_from_anywhere(tmp_path: Path) -> N
     imported = {line.rsplit("|", 1)[-1].strip() for line in ended.stderr.splitlines()}
     assert "hydra" in imported
     assert not imported & {"torch", "transformers", "trl", "datasets"}
-    assert ended.stdout.endswith("# 36 runs: 0 done, 36 would run\n")
+    assert ended.stdout.endswith("# 57 runs: 0 done, 57 would run\n")
     assert list(tmp_path.iterdir()) == []
 
 

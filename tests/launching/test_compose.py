@@ -49,7 +49,7 @@ def test_composed_configs_are_exactly_those_of_hydra(loader: ConfigLoader) -> No
     composer = Composer(loader, "config", ["hydra.mode=RUN"])
     rng = random.Random(0)
     failed = 0
-    for _ in range(40):
+    for _ in range(25):
         overrides = [text for axis in AXES if (text := rng.choice(axis)) is not None]
         rng.shuffle(overrides)
         try:
@@ -61,7 +61,7 @@ def test_composed_configs_are_exactly_those_of_hydra(loader: ConfigLoader) -> No
             continue
         # repr tells 1 from 1.0 and from True, and NaN from nothing.
         assert repr(composer.compose(overrides)) == repr(expected), overrides
-    assert failed < 30
+    assert failed < 18
 
 
 @pytest.mark.parametrize("overrides", [["sed=3"], ["advantage=sgin"], ["seed.x=3"], ["+seed=3"], ["optimizer.beta=1"]])

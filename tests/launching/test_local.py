@@ -45,6 +45,10 @@ def training(tmp_path: Path, least: int) -> list[int]:
     return [(read_status(folder) or {})["pid"] for folder in stepped] if len(stepped) >= least else []
 
 
+def longer(quick: tuple[str, ...], steps: int) -> tuple[str, ...]:
+    return (*(text for text in quick if not text.startswith("steps=")), f"steps={steps}")
+
+
 def none_left(pids: list[int]) -> None:
     until(lambda: not any(psutil.pid_exists(pid) for pid in pids), seconds=60)
 
@@ -103,7 +107,7 @@ def test_one_run_shows_its_traceback(start: Start, quick: tuple[str, ...], tmp_p
 def test_a_stop_signal_stops_all_and_the_same_command_goes_on(
     start: Start, quick: tuple[str, ...], tmp_path: Path, number: signal.Signals
 ) -> None:
-    process = start(*FOUR, *quick, "steps=1000", "hydra.launcher.jobs=2")
+    process = start(*FOUR, *longer(quick, 1000), "hydra.launcher.jobs=2")
     pids = until(lambda: training(tmp_path, 2))
     process.send_signal(number)
     code, err = ended(process)
@@ -116,7 +120,7 @@ def test_a_stop_signal_stops_all_and_the_same_command_goes_on(
 
 
 def test_no_run_outlives_a_launcher_that_is_killed(start: Start, quick: tuple[str, ...], tmp_path: Path) -> None:
-    process = start(*FOUR, *quick, "steps=1000", "hydra.launcher.jobs=2")
+    process = start(*FOUR, *longer(quick, 1000), "hydra.launcher.jobs=2")
     pids = until(lambda: training(tmp_path, 2))
     process.kill()
     process.communicate()
@@ -127,7 +131,7 @@ def test_no_run_outlives_a_launcher_that_is_killed(start: Start, quick: tuple[st
 def test_two_commands_share_the_work_and_take_over_from_the_dead(
     start: Start, quick: tuple[str, ...], tmp_path: Path
 ) -> None:
-    two = ("-m", "seed=42..43", *quick, "steps=60")
+    two = ("-m", "seed=42..43", *longer(quick, 60))
     one = start(*two, "hydra.launcher.jobs=1")
     pid = until(lambda: training(tmp_path, 1))[0]
     other = start(*two, "hydra.launcher.jobs=1")

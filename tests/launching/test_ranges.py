@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +52,7 @@ def test_a_range_starts_at_its_start_stays_inside_and_reaches_within_a_step_of_i
     assert values[0] == a
     assert all(min(a, b) <= value <= max(a, b) for value in values)
     assert abs(values[-1] - b) < step
-    assert {abs(y - x) for x, y in zip(values, values[1:], strict=False)} <= {step}
+    assert {abs(y - x) for x, y in itertools.pairwise(values)} <= {step}
 
 
 @pytest.mark.parametrize(

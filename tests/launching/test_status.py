@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -69,14 +68,21 @@ def dead_process() -> dict[str, Any]:
     return identity
 
 
-@pytest.fixture
-def eight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compose_config: Compose) -> dict[str, RunConfig]:
-    """One declared run of every kind, and one that nobody declared, in outputs/."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def configs(compose_config: Compose) -> dict[str, RunConfig]:
+    """One run for each state, by its name."""
     kinds = ["done", "running", "lost", "failed", "interrupted", "missing"]
-    configs = {kind: compose_config(f"seed={seed}", "steps=20") for seed, kind in enumerate(kinds, 42)}
-    configs["base"] = compose_config("advantage=base")
-    configs["stray"] = compose_config("advantage=tasa", "group_size=8", "seed=7", "steps=20")
+    return {
+        **{kind: compose_config(f"seed={seed}", "steps=20") for seed, kind in enumerate(kinds, 42)},
+        "base": compose_config("advantage=base"),
+        "stray": compose_config("advantage=tasa", "group_size=8", "seed=7", "steps=20"),
+    }
+
+
+@pytest.fixture
+def eight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configs: dict[str, RunConfig]) -> dict[str, RunConfig]:
+    """A declared run in each state, and one that nobody declared, in outputs/."""
+    monkeypatch.chdir(tmp_path)
     declare(Path("outputs"), "mine", "Mine", ["run.py"], [c for kind, c in configs.items() if kind != "stray"])
     for kind in ("done", "base", "stray"):
         write_done(configs[kind], 0.625)
@@ -178,6 +184,15 @@ def test_a_folder_whose_config_cannot_be_read_is_shown_by_its_name(
     assert (row["state"], row["setting"]) == ("interrupted", None)
 
 
+def test_steps_that_cannot_be_read_hide_no_other_run(
+    eight: dict[str, RunConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder.of(eight["failed"])
+    (folder.path / "steps.jsonl").write_text('{"step": 1, "rew\n{"step": 2}\n')
+    row = next(row for row in json.loads(asked(capsys, "mine", "--json")) if row["run"] == folder.name)
+    assert (row["state"], row["why"], row["step"]) == ("failed", "RuntimeError: last line", None)
+
+
 def test_nothing_yet_and_unknown_sweeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,14 +201,14 @@ def test_nothing_yet_and_unknown_sweeps(
     assert json.loads(asked(capsys, "--json")) == []
     with pytest.raises(UserError, match="no sweep 'mine'"):
         asked(capsys, "mine")
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_lines() -> None:
     wanted = Wanted("sign-g4-s42-0", Path("x"), "sign", 4, 42, "tiny", "sums", "s")
     running = Standing(wanted, "running", step=3, steps=20, reward=0.5, dead=0.75, truncated=1.0, remaining=100.0)
     assert progress_of(running) == "step 3/20, reward 0.50, dead 75.0 %, truncated 100 %, 2 min left"
-    assert progress_of(Standing(wanted, "running", phase="warm start", step=0, steps=20)) == "warm start"
+    assert progress_of(Standing(wanted, "running", phase="warm start", step=0, steps=20)) == "step 0/20, warm start"
     assert (
         summary([running, Standing(wanted, "missing"), Standing(wanted, "done")])
         == "3 runs: 1 done, 1 running, 1 missing"

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
 from safetensors.numpy import load_file
 
 from gradstarve.learning.run import execute
 from gradstarve.runs import checkpoints
-from gradstarve.runs.config import RunConfig, plain_config
+from gradstarve.runs.config import RunConfig
 from gradstarve.runs.folder import RunFolder
-
-RUN = """
-import sys, yaml
-from pathlib import Path
-from gradstarve.learning.run import execute
-from gradstarve.runs.config import read_config
-execute(read_config(yaml.safe_load(Path(sys.argv[1]).read_text())))
-"""
 
 # What a run leaves that may differ between two equal runs: times, and where and when it was run.
 TIMES = ("seconds", "seconds_rollout", "seconds_loss", "seconds_rest", "finished", "code")
@@ -155,41 +146,32 @@ def test_another_evaluation_of_a_finished_run_does_not_retrain(quick: tuple[str,
     assert (folder.path / "steps.parquet").stat().st_mtime_ns == steps
 
 
-def killed(config: RunConfig, script: Path, after: float, how: signal.Signals) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", RUN, str(script)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    folder, started = RunFolder.of(config), time.monotonic()
-    # The clock starts when training does: importing torch takes most of a short run.
-    while (
-        process.poll() is None and not (folder.path / "provenance.json").exists() and time.monotonic() - started < 120
-    ):
-        time.sleep(0.01)
-    try:
-        process.wait(timeout=after)
-    except subprocess.TimeoutExpired:
-        process.send_signal(how)
-        process.wait(timeout=60)
-
-
 @pytest.mark.slow
 def test_killed_at_random_moments_ends_the_same(quick: tuple[str, ...], compose_config: Any, tmp_path: Path) -> None:
     """Twenty kills, by three signals, some inside a checkpoint, a rename or an evaluation; then one run to the end."""
     config = compose_config(
-        *quick, "steps=40", "eval_every=3", "checkpoint_every=1", "learning_rate=0.003", "advantage=sign_ce",
+        *quick, "steps=60", "eval_every=3", "checkpoint_every=1", "learning_rate=0.003", "advantage=sign_ce",
         "advantage.replay.warm_up_steps=5",
     )  # fmt: skip
     whole, broken = elsewhere(config, tmp_path, "whole"), elsewhere(config, tmp_path, "broken")
+    started = time.monotonic()
     execute(whole)
-    script = tmp_path / "broken.yaml"
-    script.write_text(yaml.safe_dump(plain_config(broken)))
+    duration = time.monotonic() - started
+    # Torch is imported once, by the server that each attempt is forked from.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["gradstarve.learning.run"])
     rng = random.Random(0)
     signals = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
+    killed = 0
     for attempt in range(20):
-        killed(broken, script, rng.uniform(0.0, 4.0), signals[attempt % 3])
-        if RunFolder.of(broken).result() is not None:
-            break
-        (RunFolder.of(broken).path / "provenance.json").unlink(missing_ok=True)
+        process = context.Process(target=execute, args=(broken,))
+        process.start()
+        process.join(rng.uniform(0.02, 0.25) * duration)
+        if process.is_alive():
+            killed += 1
+            os.kill(process.pid or 0, signals[attempt % 3])
+        process.join()
+    assert killed >= 5
     execute(broken)
     same_run(RunFolder.of(whole), RunFolder.of(broken))
 

@@ -128,7 +128,10 @@ def write_run(
         "strict_right": None, "flexible_right": None,
     }  # fmt: skip
     folder.write_config(config)
-    earlier = {str(s): final | {"step": s, "right": r, "accuracy": r / n} for s, r in (by_step or {}).items()}
+    earlier = {
+        str(s): final | {"step": s, "right": r, "accuracy": r / n, "tokens": 12 * group * prompts * s}
+        for s, r in (by_step or {}).items()
+    }
     write_evaluation(folder, config, final, earlier=earlier)
     write_status(folder.path, "running")
     if trains and tables:

@@ -82,6 +82,17 @@ def test_equal_tokens_between_two_evaluations(outputs: Any) -> None:
     assert frame[frame["group_size"] == 8].iloc[0]["equal_tokens"] == pytest.approx(0.30 + 0.60 / 3)
 
 
+def test_equal_tokens_from_the_steps_where_the_evaluation_does_not_say(outputs: Any) -> None:
+    outputs.cell("sign", [60], 4)
+    (config,) = outputs.cell("sign", [90], 8, tables=True)
+    final = {"step": 20, "n": 100, "right": 90, "truncated": 0.0}
+    earlier = {"10": final | {"step": 10, "right": 50}}
+    synthetic.write_evaluation(RunFolder.of(config), config, final, earlier=earlier)
+    outputs.tables()
+    frame = pd.read_csv(outputs.path / "tables" / "group-size-tiny-sums.csv")
+    assert frame[frame["group_size"] == 8].iloc[0]["equal_tokens"] == pytest.approx(0.50)
+
+
 def test_dead_groups_stand_beside_the_homogeneous_share(outputs: Any) -> None:
     outputs.base(25)
     configs = outputs.cell("drgrpo", [30, 32], tables=True)

@@ -8,8 +8,9 @@ from typing import Any
 
 from gradstarve.reporting.arms import BASELINE, UNTRAINED
 from gradstarve.reporting.cells import Cell, Setting
+from gradstarve.reporting.comparisons import compare_cells, holm_family
 from gradstarve.reporting.paper import Paper
-from gradstarve.reporting.statistics import Comparison, compare, holm, summarise
+from gradstarve.reporting.statistics import Comparison, summarise
 from gradstarve.reporting.tables.contrasts import separation_note
 from gradstarve.reporting.tables.notes import (
     absence_notes,
@@ -92,7 +93,7 @@ def accuracy_table(
     base = fmean(setting.base.accuracies) if setting.base and setting.base.points else None
     like = not paper.unlike(setting)
     comparisons = {
-        cell.key: compare(cell.accuracies, baseline.accuracies)
+        cell.key: compare_cells(cell, baseline)
         for cell in cells
         if baseline is not None and cell is not baseline and cell.points
     }
@@ -175,7 +176,7 @@ def _comparison_values(comparison: Comparison) -> dict[str, Any]:
 
 def _holm(comparisons: dict[str, Comparison]) -> dict[str, float | None]:
     """Adjusted permutation p values; the family is all arms of the table against drgrpo."""
-    adjusted = holm([comparison.permutation.p_two_sided for comparison in comparisons.values()])
+    adjusted = holm_family(tuple(comparison.permutation.p_two_sided for comparison in comparisons.values()))
     return dict(zip(comparisons, adjusted, strict=True))
 
 

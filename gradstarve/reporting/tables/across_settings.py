@@ -9,9 +9,10 @@ from typing import Any
 
 from gradstarve.reporting.arms import BASELINE
 from gradstarve.reporting.cells import Cell, Setting
+from gradstarve.reporting.comparisons import compare_cells
 from gradstarve.reporting.paper import Paper
 from gradstarve.reporting.setting_names import differing_keys
-from gradstarve.reporting.statistics import compare, summarise
+from gradstarve.reporting.statistics import summarise
 from gradstarve.reporting.tables.notes import absence_notes, describe
 from gradstarve.reporting.tables.table import Column, Row, Table, shown_p, signed
 
@@ -132,7 +133,7 @@ def _sign_and_drgrpo(setting: Setting, group_size: int) -> tuple[dict[str, Any],
         if base is not None:
             values[f"{arm}_to_base"] = summary.mean - base
     if len(used) == 2:
-        comparison = compare(used[0].accuracies, used[1].accuracies)
+        comparison = compare_cells(used[0], used[1])
         values |= {
             "sign_to_drgrpo": comparison.difference,
             "permutation_p": comparison.permutation.p_two_sided,

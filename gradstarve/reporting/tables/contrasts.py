@@ -7,7 +7,8 @@ from typing import Any
 
 from gradstarve.reporting.arms import BASELINE
 from gradstarve.reporting.cells import Cell, Setting
-from gradstarve.reporting.statistics import Comparison, compare, holm
+from gradstarve.reporting.comparisons import compare_cells, holm_family
+from gradstarve.reporting.statistics import Comparison
 from gradstarve.reporting.tables.notes import absence_notes, describe, seeds_told
 from gradstarve.reporting.tables.table import Column, Row, Table, shown_p
 
@@ -71,8 +72,8 @@ def _table(
 ) -> Table | None:
     if not pairs:
         return None
-    comparisons = [compare(cells[a].accuracies, cells[b].accuracies) for a, b in pairs]
-    adjusted = holm([comparison.permutation.p_two_sided for comparison in comparisons])
+    comparisons = [compare_cells(cells[a], cells[b]) for a, b in pairs]
+    adjusted = holm_family(tuple(comparison.permutation.p_two_sided for comparison in comparisons))
     rows, notes = [], list(more_notes)
     for (a, b), comparison, holm_p in zip(pairs, comparisons, adjusted, strict=True):
         values = contrast_values(comparison) | {"pair": f"{a} − {b}", "holm_p": holm_p}
@@ -116,7 +117,7 @@ def contrast_values(comparison: Comparison) -> dict[str, Any]:
 def separation_note(a: Cell, b: Cell) -> str:
     """Whether the seeds of a and b overlap, with the permutation test: one line under an accuracy table."""
     low_a, high_a, low_b, high_b = min(a.accuracies), max(a.accuracies), min(b.accuracies), max(b.accuracies)
-    permutation = compare(a.accuracies, b.accuracies).permutation
+    permutation = compare_cells(a, b).permutation
     if low_a > high_b:
         told = (
             f"Every seed of {a.label} is above every seed of {b.label} "

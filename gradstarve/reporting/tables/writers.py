@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 import textwrap
+from pathlib import Path
 from typing import Any
 
 from gradstarve.reporting.tables.table import Column, Row, Table
 
 _TEXT_KINDS = {"text"}
+
+
+def put_text(path: Path, text: str) -> None:
+    """Write a file that can be made again, whole or not at all.
+
+    It is not flushed to the disk, and not touched where it is the same already: thousands of tables take seconds.
+    """
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def markdown(table: Table) -> str:
