@@ -6,16 +6,18 @@ import functools
 import gzip
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
 from gradstarve.errors import UserError, nearest
 from gradstarve.grading import Grade, MathGrader, check_gold, grade_number, normalised_question, parse_gold_gsm8k
 from gradstarve.grading.integers import grade_integer
-from gradstarve.runs.config import PromptConfig, QuestionsConfig
+from gradstarve.grading.text import boxes
+from gradstarve.runs.config import HubSource, PromptConfig, QuestionsConfig
 
 Messages = list[dict[str, str]]
 Prompt = str | Messages
@@ -33,15 +35,19 @@ def load_questions(config: QuestionsConfig) -> tuple[list[Row], list[Row]]:
     """
     train = _rows(config, "train")
     evaluation = _rows(config, "eval")
-    if config.train_limit is not None:
-        train = train[: config.train_limit]
     seen = {normalised_question(text): row_id for row_id, _, text, _ in evaluation}
-    for row_id, _, text, _ in train:
-        if normalised_question(text) in seen:
-            raise UserError(
-                f"dataset {config.name}: training row {row_id} asks the same question as evaluation row "
-                f"{seen[normalised_question(text)]}; take it out of one of them"
-            )
+    shared = [row for row in train if normalised_question(row[2]) in seen]
+    if shared and config.overlap == "refuse":
+        row_id, _, text, _ = shared[0]
+        raise UserError(
+            f"dataset {config.name}: training row {row_id} asks the same question as evaluation row "
+            f"{seen[normalised_question(text)]} ({len(shared)} such rows); take it out of one of them, or set "
+            "dataset.overlap=drop_from_training"
+        )
+    if shared:
+        print(f"{len(shared)} training questions stand in the evaluation too and are not trained on", file=sys.stderr)
+        train = [row for row in train if row not in shared]
+    train = train[: config.train_limit]
     return train, evaluation
 
 
@@ -86,22 +92,30 @@ def question_graders(config: QuestionsConfig) -> dict[str, GradeMany]:
     }
 
 
-def _rows(config: QuestionsConfig, side: str) -> list[Row]:
+def _read_gold(answer: str, grader: str) -> str:
+    """The gold inside a row's answer. Raises ValueError where no completion could be compared with it."""
+    if grader == "integer":
+        return str(int(answer))
+    if grader == "gsm8k":
+        return parse_gold_gsm8k(answer)
+    found = boxes(answer)
+    gold = answer[found[-1][1] : found[-1][2]] if found else answer
+    check_gold(gold, grader)
+    return gold
+
+
+def _rows(config: QuestionsConfig, side: Literal["train", "eval"]) -> list[Row]:
     path = config.train_path if side == "train" else config.eval_path
-    split = config.train_split if side == "train" else config.eval_split
-    where, records = _read_file(path, side) if path is not None else _read_hub(config, split)
+    answer_column = (config.train_answer if side == "train" else None) or config.answer
+    where, records = _read_file(path, side) if path is not None else _read_hub(config, config.hub_source(side))
     rows: list[Row] = []
     for number, record in enumerate(records, start=1):
-        for column in (config.question, config.answer):
+        for column in (config.question, answer_column):
             if column not in record or not isinstance(record[column], str | int | float):
                 raise UserError(f"{where}, row {number}: no text in column {column!r}. {nearest(column, record)}")
-        question, answer = str(record[config.question]), str(record[config.answer])
+        question, answer = str(record[config.question]), str(record[answer_column])
         try:
-            gold = parse_gold_gsm8k(answer) if config.grader == "gsm8k" else answer
-            if config.grader == "integer":
-                int(gold)
-            else:
-                check_gold(gold, config.grader)
+            gold = _read_gold(answer, config.grader)
         except ValueError as error:
             raise UserError(f"{where}, row {number}: {error}") from None
         rows.append((f"{side}/{number - 1}", build_prompt(config.prompt, question), question, gold))
@@ -134,15 +148,15 @@ def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
                     raise UserError(f"{file}, line {number}: not JSON ({error.msg})") from None
 
 
-def _read_hub(config: QuestionsConfig, split: str | None) -> tuple[str, Iterable[dict[str, Any]]]:
+def _read_hub(config: QuestionsConfig, source: HubSource) -> tuple[str, Iterable[dict[str, Any]]]:
     from datasets import load_dataset  # slow to import, and not needed for local files
 
-    where = f"{config.hub_id} ({split}, revision {config.revision})"
+    where = f"{source.hub_id} ({source.split}, revision {source.revision})"
     try:
-        return where, load_dataset(config.hub_id, config.hub_config, split=split, revision=config.revision)
+        return where, load_dataset(source.hub_id, source.hub_config, split=source.split, revision=source.revision)
     except (OSError, ValueError) as error:
         raise UserError(
-            f"dataset {config.name}: {config.hub_id} could not be loaded from the hub "
+            f"dataset {config.name}: {source.hub_id} could not be loaded from the hub "
             f"({type(error).__name__}: {str(error).splitlines()[0][:120]}); with a local copy set "
             "dataset.train_path and dataset.eval_path"
         ) from None

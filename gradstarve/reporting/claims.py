@@ -15,7 +15,7 @@ from typing import Literal
 
 from gradstarve.estimators.degeneracy import degeneracy
 from gradstarve.reporting.cells import Cell, Setting
-from gradstarve.reporting.comparisons import compare_cells
+from gradstarve.reporting.comparisons import compare_cells, summary_of
 from gradstarve.reporting.statistics import summarise
 from gradstarve.reporting.tables.pass_at_k import gain_difference
 from gradstarve.reporting.tables.table import shown_p, signed
@@ -132,7 +132,7 @@ def _over_base(arm: str, size: int, little: bool) -> Test:
         cell = setting.find(arm, size)
         if not _own(setting) or cell is None or not cell.points or setting.base is None or not setting.base.points:
             return None
-        base, summary = fmean(setting.base.accuracies), summarise(cell.accuracies)
+        base, summary = fmean(setting.base.accuracies), summary_of(cell)
         verdict: Verdict = "can't be told at this n"
         told = f"{_mean_told(cell)} against base {100 * base:.1f} %: {signed(100 * (summary.mean - base))} points"
         if summary.ci95 is not None:

@@ -1,16 +1,26 @@
-"""Comparisons of cells, each made once: several tables, notes and readings ask for the same pair."""
+"""Summaries and comparisons of cells, each made once: several tables, notes and readings ask for the same."""
 
 from __future__ import annotations
 
 import functools
 
 from gradstarve.reporting.cells import Cell
-from gradstarve.reporting.statistics import Comparison, compare, holm
+from gradstarve.reporting.statistics import Comparison, Summary, compare, holm, summarise
 
 
 def compare_cells(a: Cell, b: Cell) -> Comparison:
     """Accuracies of a against those of b."""
     return _compare(tuple(a.accuracies), tuple(b.accuracies))
+
+
+def summary_of(cell: Cell) -> Summary:
+    """The accuracies of a cell with at least one run."""
+    return _summarise(tuple(cell.accuracies))
+
+
+@functools.lru_cache(maxsize=50_000)
+def _summarise(values: tuple[float, ...]) -> Summary:
+    return summarise(values)
 
 
 @functools.lru_cache(maxsize=50_000)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradstarve.reporting.build import build_tables, write_figures, write_provenance, write_tables
+from gradstarve.reporting.cells import Setting
 from gradstarve.reporting.claims import read_claims, tally
 from gradstarve.reporting.provenance import explain
 from gradstarve.reporting.study import read_study
@@ -19,7 +20,8 @@ from gradstarve.reporting.tables.table import Table
 from gradstarve.reporting.tables.writers import terminal
 from gradstarve.runs.rows import to_stderr
 
-MOST_SHOWN = 6
+MOST_SHOWN = 6  # tables on the screen
+MOST_READ = 4  # settings whose claims are read on the screen
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,30 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.no_figures:
         files += [file for drawing in write_figures(study, to_stderr) for file in drawing.files]
     files.append(write_provenance(study, tables, files))
-    main = _most_telling(tables, study.settings[0].name)
     width = min(max(shutil.get_terminal_size((110, 24)).columns, 80), 120)
-    said: set[str] = set()
-    for table in main[:MOST_SHOWN]:
-        # What an earlier table has said is not said again.
-        fresh = [note for note in table.notes if note not in said]
-        print(terminal(dataclasses.replace(table, notes=fresh), width))
-        said.update(table.notes)
-    if len(main) > MOST_SHOWN:
-        print(f"{len(main) - MOST_SHOWN} more such tables are in the files.\n")
-    print(textwrap.fill(main[0].legend, width) + "\n")
-    readings = read_claims(study.settings)
-    print(
-        "The paper's claims, read against these runs (each in its own setting; `gradstarve report` has the evidence):"
-    )
-    for reading in readings:
-        if reading.verdict != "not tested":
-            where = f" [{reading.setting}]" if len(study.settings) > 1 and reading.setting else ""
-            print(
-                textwrap.fill(
-                    f"{reading.verdict}: {reading.claim}{where}", width, initial_indent="  ", subsequent_indent="    "
-                )
-            )
-    print(f"  {tally(readings)}\n")
+    _print_tables(_most_telling(tables, study.settings[0].name), width)
+    _print_readings(study.settings, width)
     for row in study.loose:
         print(f"In no table: {row.run}: {row.state} ({row.why}); its config cannot be read.", file=sys.stderr)
     folders = dict.fromkeys(file.parent for file in files)
@@ -83,6 +64,31 @@ def run(arguments: argparse.Namespace) -> int:
         if len(stems) > 20:
             print(f"    ... and {len(stems) - 20} more")
     return 0
+
+
+def _print_tables(tables: Sequence[Table], width: int) -> None:
+    said: set[str] = set()
+    for table in tables[:MOST_SHOWN]:
+        # What an earlier table has said is not said again.
+        fresh = [note for note in table.notes if note not in said]
+        print(terminal(dataclasses.replace(table, notes=fresh), width))
+        said.update(table.notes)
+    if len(tables) > MOST_SHOWN:
+        print(f"{len(tables) - MOST_SHOWN} more such tables are in the files.\n")
+    print(textwrap.fill(tables[0].legend, width) + "\n")
+
+
+def _print_readings(settings: Sequence[Setting], width: int) -> None:
+    """The largest settings only; the report reads them all."""
+    readings = read_claims(settings[:MOST_READ])
+    more = f"the {MOST_READ} largest of {len(settings)} settings" if len(settings) > MOST_READ else "these runs"
+    print(f"The paper's claims, read against {more} (each in its own setting; `gradstarve report` has the evidence):")
+    for reading in readings:
+        if reading.verdict != "not tested":
+            where = f" [{reading.setting}]" if len(settings) > 1 and reading.setting else ""
+            told = f"{reading.verdict}: {reading.claim}{where}"
+            print(textwrap.fill(told, width, initial_indent="  ", subsequent_indent="    "))
+    print(f"  {tally(readings)}\n")
 
 
 def _most_telling(tables: Sequence[Table], setting: str) -> list[Table]:

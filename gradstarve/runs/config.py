@@ -169,12 +169,23 @@ class PromptConfig:
     examples: list[dict[str, str]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class HubSource:
+    """One split of a data set on the hub, pinned."""
+
+    hub_id: str | None
+    hub_config: str | None
+    revision: str | None
+    split: str | None
+
+
 @strict
 @dataclass(frozen=True)
 class QuestionsConfig:
     """Questions with answers: from the hub (`hub_id`, pinned by `revision`) or from local files.
 
-    A local file is .jsonl, .jsonl.gz, .json or .parquet; `question` and `answer` name its columns.
+    A local file is .jsonl, .jsonl.gz, .json or .parquet; `question` and `answer` name its columns. The keys that begin
+    with `train_hub` and `train_answer` say where training questions differ; null means as for evaluation.
     """
 
     source: Literal["questions"]
@@ -192,6 +203,18 @@ class QuestionsConfig:
     answer: str
     prompt: PromptConfig
     train_limit: Positive | None = None
+    train_hub_id: str | None = None
+    train_hub_config: str | None = None
+    train_revision: str | None = None
+    train_answer: str | None = None
+    overlap: Literal["refuse", "drop_from_training"] = "refuse"
+
+    def hub_source(self, side: Literal["train", "eval"]) -> HubSource:
+        """Where one side comes from when it has no local file."""
+        if side == "train" and self.train_hub_id is not None:
+            return HubSource(self.train_hub_id, self.train_hub_config, self.train_revision, self.train_split)
+        split = self.train_split if side == "train" else self.eval_split
+        return HubSource(self.hub_id, self.hub_config, self.revision, split)
 
 
 DatasetConfig = Annotated[SumsConfig | QuestionsConfig, Discriminator("source")]
@@ -384,7 +407,7 @@ def _check(config: RunConfig) -> None:
         if "{question}" not in config.dataset.prompt.user:
             raise UserError("dataset.prompt.user: should contain {question}")
         for split, path in (("train", config.dataset.train_path), ("eval", config.dataset.eval_path)):
-            if path is None and config.dataset.hub_id is None:
+            if path is None and config.dataset.hub_id is None and (split == "eval" or not config.dataset.train_hub_id):
                 raise UserError(f"dataset.{split}_path: name a local file, or set dataset.hub_id")
     if not config.evaluation.greedy and config.evaluation.completion_limit == 0:
         raise UserError("evaluation.completion_limit: should be at least 1")

@@ -6,12 +6,13 @@ cannot matter. Asking twice for the same thing gives the same name, whoever asks
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gradstarve.errors import UserError
 from gradstarve.grading import EXTRACTOR_VERSION
@@ -114,7 +115,8 @@ def evaluation_identity(config: RunConfig) -> dict[str, Any]:
     else:
         data = {
             **_questions_identity(dataset),
-            "data": _source_identity(dataset, dataset.eval_path, dataset.eval_split, "dataset.eval_path"),
+            "answer": dataset.answer,
+            "data": _source_identity(dataset, "eval"),
         }
     return {"evaluation": evaluation, "dataset": data}
 
@@ -125,8 +127,10 @@ def _training_data(config: RunConfig, plain: dict[str, Any]) -> dict[str, Any]:
         return {**plain, "extractor": INTEGER_VERSION}
     return {
         **_questions_identity(dataset),
-        "data": _source_identity(dataset, dataset.train_path, dataset.train_split, "dataset.train_path"),
+        "answer": dataset.train_answer or dataset.answer,
+        "data": _source_identity(dataset, "train"),
         "train_limit": dataset.train_limit,
+        "overlap": dataset.overlap,
     }
 
 
@@ -136,17 +140,17 @@ def _questions_identity(dataset: QuestionsConfig) -> dict[str, Any]:
         "grader": dataset.grader,
         "rule": dataset.rule,
         "question": dataset.question,
-        "answer": dataset.answer,
         "prompt": {key: getattr(dataset.prompt, key) for key in dataset.prompt.__dataclass_fields__},
         "extractor": INTEGER_VERSION if dataset.grader == "integer" else EXTRACTOR_VERSION[dataset.grader],
     }
 
 
-def _source_identity(dataset: QuestionsConfig, path: str | None, split: str | None, key: str) -> dict[str, Any]:
+def _source_identity(dataset: QuestionsConfig, side: Literal["train", "eval"]) -> dict[str, Any]:
     """A local file is what it contains, wherever it lies; a hub data set is its id and revision."""
+    path = dataset.train_path if side == "train" else dataset.eval_path
     if path is not None:
-        return {"sha256": file_digest(path, key)}
-    return {"hub_id": dataset.hub_id, "hub_config": dataset.hub_config, "revision": dataset.revision, "split": split}
+        return {"sha256": file_digest(path, f"dataset.{side}_path")}
+    return dataclasses.asdict(dataset.hub_source(side))
 
 
 def _model_identity(config: RunConfig) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from gradstarve.errors import UserError
+from gradstarve.learning import tiny
 from gradstarve.learning.policy import load_policy, load_trained
 from gradstarve.learning.run import execute
 from gradstarve.learning.tasks import load_task
@@ -125,3 +126,18 @@ def test_smollm2_answers_real_questions_and_ends_its_turn(
     assert {"strict_verdict", "flexible_verdict"} <= set(rows.columns)
     assert "<|im_" not in "".join(rows["completion"])
     assert json.loads((folder.path / "status.json").read_text())["state"] == "done"
+
+
+def test_the_warm_start_s_gradient_does_not_depend_on_how_a_batch_is_split(compose_config: Any) -> None:
+    tokenizer = tiny.build_tokenizer()
+    torch.manual_seed(0)
+    model = tiny.build_model(compose_config().model, tokenizer)
+    texts = [("1+2=", "3"), ("10+2+3=", "10+2=12,+3=15"), ("1+2+3+4=", "1+2=3,+3=6,+4=10"), ("5+5=", "10")]
+    gradients, losses = [], []
+    for parts in (1, 3, 9):
+        model.zero_grad()
+        losses.append(tiny._backward(model, tokenizer, texts, parts))
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    assert losses[1:] == pytest.approx([losses[0]] * 2)
+    assert torch.allclose(gradients[0], gradients[1], atol=1e-6)
+    assert torch.allclose(gradients[0], gradients[2], atol=1e-6)

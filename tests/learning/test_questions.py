@@ -109,3 +109,28 @@ def test_gsm8k_in_full(load: Any, shared_data: Path) -> None:
         [f"#### {q.gold}" for q in task.evaluation], [q.gold for q in task.evaluation], [False] * 1319
     )
     assert all(g.verdict == "right" for g in grades)
+
+
+def test_shared_questions_can_be_left_out_of_training(load: Any, tmp_path: Path) -> None:
+    train = write(tmp_path / "train.jsonl", [*TRAIN, {"question": "what is 1000+234", "answer": "#### 1"}])
+    task = load(train, write(tmp_path / "test.jsonl", TEST), "dataset.overlap=drop_from_training")
+    assert [q.text for q in task.train] == [row["question"] for row in TRAIN]
+
+
+def test_math_golds_are_the_last_box_and_are_graded_by_meaning(
+    compose_config: Any, tmp_path: Path, shared_data: Path
+) -> None:
+    train = write(
+        tmp_path / "train.jsonl",
+        [{"problem": "Half of one?", "solution": r"First \boxed{1}, then \boxed{\frac{1}{2}}."}],
+    )
+    config = compose_config(
+        "model=smollm2_135m", "dataset=math500", f"dataset.train_path={train}",
+        f"dataset.eval_path={shared_data / 'math500.jsonl'}",
+    )  # fmt: skip
+    task = load_task(config.dataset)
+    assert [q.gold for q in task.train] == [r"\frac{1}{2}"]
+    assert len(task.evaluation) == 500
+    grades = task.grade([r"so \boxed{0.5}", r"so \boxed{\frac13}", "0.5"], [task.train[0].gold] * 3, [False] * 3)
+    assert [g.verdict for g in grades] == ["right", "wrong", "wrong"]
+    assert task.graders["flexible"](["the answer is 0.5"], [task.train[0].gold], [False])[0].verdict == "right"

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gradstarve.reporting.cells import Setting
+from gradstarve.reporting.comparisons import summary_of
 from gradstarve.reporting.figures.style import arm_style, blank
 from gradstarve.reporting.paper import Paper
-from gradstarve.reporting.statistics import summarise
 
 
 def seed_dots(setting: Setting, group_size: int, paper: Paper) -> Figure:
@@ -24,7 +24,7 @@ def seed_dots(setting: Setting, group_size: int, paper: Paper) -> Figure:
         # Equal values would hide each other: the n-th of equals is moved up by n steps.
         heights = [place + 0.10 * values[:i].count(value) for i, value in enumerate(values)]
         axes.plot(values, heights, marker, color=colour, markersize=4, alpha=0.75, markeredgewidth=0, linestyle="")
-        summary = summarise(cell.accuracies)
+        summary = summary_of(cell)
         if summary.ci95 is not None:
             axes.plot([100 * end for end in summary.ci95], [place - 0.22] * 2, color=colour, linewidth=1.4)
         axes.plot([100 * summary.mean], [place - 0.22], "|", color=colour, markersize=8, markeredgewidth=2)

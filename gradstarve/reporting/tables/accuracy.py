@@ -8,9 +8,9 @@ from typing import Any
 
 from gradstarve.reporting.arms import BASELINE, UNTRAINED
 from gradstarve.reporting.cells import Cell, Setting
-from gradstarve.reporting.comparisons import compare_cells, holm_family
+from gradstarve.reporting.comparisons import compare_cells, holm_family, summary_of
 from gradstarve.reporting.paper import Paper
-from gradstarve.reporting.statistics import Comparison, summarise
+from gradstarve.reporting.statistics import Comparison
 from gradstarve.reporting.tables.contrasts import separation_note
 from gradstarve.reporting.tables.notes import (
     absence_notes,
@@ -143,7 +143,7 @@ def cell_values(cell: Cell) -> dict[str, Any]:
     values: dict[str, Any] = {"arm": cell.label, "n": len(cell.points), "n_absent": len(cell.absent)}
     if not cell.points:
         return values
-    summary = summarise(cell.accuracies)
+    summary = summary_of(cell)
     values |= {
         "mean": summary.mean,
         "sd": summary.sd,

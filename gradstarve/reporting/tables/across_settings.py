@@ -9,10 +9,9 @@ from typing import Any
 
 from gradstarve.reporting.arms import BASELINE
 from gradstarve.reporting.cells import Cell, Setting
-from gradstarve.reporting.comparisons import compare_cells
+from gradstarve.reporting.comparisons import compare_cells, summary_of
 from gradstarve.reporting.paper import Paper
 from gradstarve.reporting.setting_names import differing_keys
-from gradstarve.reporting.statistics import summarise
 from gradstarve.reporting.tables.notes import absence_notes, describe
 from gradstarve.reporting.tables.table import Column, Row, Table, shown_p, signed
 
@@ -128,7 +127,7 @@ def _sign_and_drgrpo(setting: Setting, group_size: int) -> tuple[dict[str, Any],
         if cell is None or not cell.points:
             continue
         used.append(cell)
-        summary = summarise(cell.accuracies)
+        summary = summary_of(cell)
         values |= {arm: summary.mean, f"{arm}_n": summary.n, f"{arm}_sd": summary.sd, f"{arm}_ci95": summary.ci95}
         if base is not None:
             values[f"{arm}_to_base"] = summary.mean - base

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from gradstarve.reporting.arms import sorted_arms
 from gradstarve.reporting.cells import Cell, Setting
+from gradstarve.reporting.comparisons import summary_of
 from gradstarve.reporting.paper import Paper
 from gradstarve.reporting.statistics import summarise
 from gradstarve.reporting.tables.notes import absence_notes, describe, seeds_told
@@ -53,7 +54,7 @@ def group_size_table(setting: Setting, paper: Paper, more_notes: Sequence[str] =
         for cell in of_arm:
             group_size = cell.group_size
             cells.append(cell)
-            summary = summarise(cell.accuracies)
+            summary = summary_of(cell)
             known = [p.tokens for p in cell.points if p.tokens is not None]
             reached = [accuracy_at_tokens(p, budget, base) for p in cell.points] if budget is not None else []
             at_budget = [accuracy for accuracy in reached if accuracy is not None]
