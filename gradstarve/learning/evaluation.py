@@ -33,7 +33,7 @@ def evaluate(
     Training is not disturbed: the model's mode and torch's random state are as before.
     """
     started = time.perf_counter()
-    questions = task.evaluation[: config.evaluation.limit]
+    questions = (task.train if config.evaluation.split == "train" else task.evaluation)[: config.evaluation.limit]
     was_training = model.training
     model.eval()
     devices = [model.device] if model.device.type == "cuda" else []

@@ -267,10 +267,12 @@ class OptimizerConfig:
 class EvaluationConfig:
     """How the trained policy is evaluated: greedy, or `samples` completions a question at `temperature`.
 
-    `limit` takes the first questions only; `completion_limit` null means the one used in training.
+    `split: train` asks training questions, for measuring how hard they are. `limit` takes the first questions only;
+    `completion_limit` null means the one used in training.
     """
 
     name: str
+    split: Literal["eval", "train"]
     greedy: bool
     samples: Positive
     temperature: Annotated[float, Field(gt=0)]

@@ -103,20 +103,21 @@ def evaluation_identity(config: RunConfig) -> dict[str, Any]:
         for key in ("samples", "temperature", "seed"):
             evaluation.pop(key)
     evaluation["completion_limit"] = config.evaluation.completion_limit or config.completion_limit
-    dataset = config.dataset
+    dataset, side = config.dataset, config.evaluation.split
     if isinstance(dataset, SumsConfig):
         data = {
             "operand_shares": dataset.operand_shares,
             "largest_operand": dataset.largest_operand,
             "seed": dataset.seed,
-            "eval_size": dataset.eval_size,
+            "size": dataset.eval_size if side == "eval" else dataset.train_size,
             "extractor": INTEGER_VERSION,
         }
     else:
+        answer = dataset.train_answer if side == "train" else None
         data = {
             **_questions_identity(dataset),
-            "answer": dataset.answer,
-            "data": _source_identity(dataset, "eval"),
+            "answer": answer or dataset.answer,
+            "data": _source_identity(dataset, side),
         }
     return {"evaluation": evaluation, "dataset": data}
 

@@ -77,7 +77,13 @@ def test_an_evaluation_is_what_is_asked_and_how(compose_config: Any) -> None:
     name = evaluation_name(compose_config())
     assert evaluation_name(compose_config("seed=9", "advantage=tasa", "evaluation.batch_size=1")) == name
     assert evaluation_name(compose_config("evaluation.seed=9", "evaluation.samples=4")) == name  # greedy reads neither
-    for override in ("evaluation.limit=5", "completion_limit=9", "dataset.eval_size=9", "evaluation.greedy=false"):
+    for override in (
+        "evaluation.limit=5",
+        "completion_limit=9",
+        "dataset.eval_size=9",
+        "evaluation.greedy=false",
+        "evaluation.split=train",
+    ):
         assert evaluation_name(compose_config(override)) != name
 
 
