@@ -12,7 +12,7 @@ import pandas as pd
 
 from gradstarve.launching.jobs import Job
 from gradstarve.runs.folder import RunFolder, runs_root
-from gradstarve.runs.rows import RunRow, _read_row, identify, read_rows
+from gradstarve.runs.rows import RunRow, read_row, identify, read_rows
 from gradstarve.runs.signature import setting_key
 from gradstarve.runs.status import read_status
 from gradstarve.runs.sweeps import read_sweep, read_sweeps
@@ -108,7 +108,7 @@ def wanted_in(outputs: Path, sweep: str | None) -> list[Wanted]:
 
 def standing_of(wanted: Wanted) -> Standing:
     """Reads the run's folder."""
-    row = _read_row(wanted.folder.name, str(wanted.folder))
+    row = read_row(wanted.folder.name, str(wanted.folder))
     if row is None:
         return Standing(wanted, "missing", steps=wanted.steps)
     if row.state == "done":

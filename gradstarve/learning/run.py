@@ -116,6 +116,7 @@ def _final_evaluation(
     say("evaluating")
     place = folder.evaluation(config)
     summary = evaluate(policy.model, policy.tokenizer, task, config, step, place, say)
+    summary["tokens"] = _generated_tokens(folder, step)
     write_summary(place, folder.name, config, summary, final=True)
     if summary["truncated"] > TRUNCATION_WARNING:
         say(
@@ -140,6 +141,12 @@ def _save_weights(trainer: BinaryRewardTrainer, tokenizer: Any, folder: RunFolde
     tokenizer.save_pretrained(building)
     shutil.rmtree(folder.weights, ignore_errors=True)
     building.replace(folder.weights)
+
+
+def _generated_tokens(folder: RunFolder, step: int) -> int:
+    """Tokens generated in training up to and with a step: what an accuracy was paid with."""
+    groups = folder.read("groups")
+    return int(groups.loc[groups["step"] <= step, "tokens"].sum()) if len(groups) else 0
 
 
 def _formula(config: RunConfig) -> str:
@@ -168,6 +175,7 @@ class _Evaluator(TrainerCallback):
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         place = self.folder.evaluation(self.config)
         summary = evaluate(model, self.policy.tokenizer, self.task, self.config, state.global_step, place, self.say)
+        summary["tokens"] = _generated_tokens(self.folder, state.global_step)
         write_summary(place, self.folder.name, self.config, summary, final=False)
         self.say(f"step {state.global_step}: {summary['accuracy']:.1%} right on {summary['n']} questions")
 
@@ -219,6 +227,7 @@ def _result(config: RunConfig, folder: RunFolder, evaluation: dict[str, Any]) ->
 
 _NO_TRAINING: dict[str, Any] = {
     "shares": None,
+    "reward_mean": None,
     "reward_first": None,
     "reward_last": None,
     "tokens": None,
@@ -238,6 +247,7 @@ def _training_summary(folder: RunFolder) -> dict[str, Any]:
 
     return {
         "shares": {key: mean(steps[key]) for key in ("all_fail", "mixed", "all_pass", "dead", "truncated")},
+        "reward_mean": mean(steps["reward"]),
         "reward_first": mean(steps["reward"].head(10)),
         "reward_last": mean(steps["reward"].tail(10)),
         "tokens": int(steps["tokens"].sum()),

@@ -443,7 +443,8 @@ def _one_line(error: ValidationError, prefix: tuple[str, ...] = ()) -> str:
 
 
 def _candidates(node: Any) -> tuple[Any, ...]:
-    if node is not None and dataclasses.is_dataclass(node):
+    # An instance is no candidate: pydantic's own markers, such as Discriminator, are dataclasses too.
+    if isinstance(node, type) and dataclasses.is_dataclass(node):
         return (node,)
     return tuple(c for arg in get_args(node) for c in _candidates(arg))
 

@@ -25,6 +25,9 @@ from gradstarve.runs.config import RunConfig, plain_config
 from gradstarve.runs.files import finite, read_json, write_json, write_parquet, write_text
 from gradstarve.runs.signature import evaluation_name, run_name
 
+# The same safe loader, in C where libyaml is there: reading thousands of runs is mostly this.
+_SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 Table = Literal["steps", "groups", "completions"]
 TABLES: tuple[Table, ...] = ("steps", "groups", "completions")
 
@@ -70,7 +73,7 @@ class RunFolder:
         file = self.path / "config.yaml"
         if not file.is_file():
             raise UserError(f"{self.path}: not a run folder (no config.yaml)")
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
+        return yaml.load(file.read_text(encoding="utf-8"), _SAFE_LOADER)
 
     def write_provenance(self, provenance: Mapping[str, Any]) -> None:
         write_json(self.path / "provenance.json", provenance)

@@ -54,7 +54,7 @@ def read_rows(outputs: Path, progress: Callable[[str], None] | None = None) -> l
     rows: list[RunRow] = []
     shown = time.monotonic()
     for number, (name, path) in enumerate(folders):
-        row = _read_row(name, path)
+        row = read_row(name, path)
         if row is not None:
             rows.append(row)
         if progress is not None and time.monotonic() - shown > 2:
@@ -99,7 +99,7 @@ def to_stderr(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def _read_row(name: str, path: str) -> RunRow | None:
+def read_row(name: str, path: str) -> RunRow | None:
     result, problem = _read_object(f"{path}/result.json")
     if result is not None and (result.get("layout") != LAYOUT or result.get("run") != name):
         problem = (

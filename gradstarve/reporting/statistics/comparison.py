@@ -9,7 +9,6 @@ from fractions import Fraction
 
 from scipy import stats
 from statsmodels.stats.meta_analysis import effectsize_smd
-from statsmodels.stats.multitest import multipletests
 
 from gradstarve.reporting.statistics.permutation import Permutation, permutation_test
 from gradstarve.reporting.statistics.power import detectable_difference, pooled_sd
@@ -117,9 +116,14 @@ def compare(a: Sequence[Number], b: Sequence[Number]) -> Comparison:
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Holm's adjusted p values within the family of all those given; None (no test) is not in it and stays None."""
-    tested = [p for p in p_values if p is not None]
-    adjusted = iter(multipletests(tested, method="holm")[1] if tested else [])
-    return [None if p is None else float(next(adjusted)) for p in p_values]
+    # Not statsmodels' multipletests: it collects garbage at every call, which takes longer than a table.
+    family = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    adjusted: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for smaller, (p, place) in enumerate(family):
+        largest = max(largest, min(1.0, (len(family) - smaller) * p))
+        adjusted[place] = largest
+    return adjusted
 
 
 def _welch(a: Sequence[Fraction], b: Sequence[Fraction]) -> tuple[Welch, tuple[float, float]]:

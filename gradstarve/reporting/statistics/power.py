@@ -5,6 +5,7 @@ Both for a two-sided t-test of two groups with a common standard deviation (stat
 
 from __future__ import annotations
 
+import functools
 import math
 
 from statsmodels.stats.power import TTestIndPower
@@ -21,8 +22,12 @@ def detectable_difference(sd: float, n_a: int, n_b: int, power: float = POWER, l
     """
     if min(n_a, n_b) < 2:
         return None
-    in_sds = TTestIndPower().solve_power(effect_size=None, nobs1=n_a, ratio=n_b / n_a, alpha=level, power=power)
-    return float(in_sds) * sd
+    return _detectable_in_sds(n_a, n_b, power, level) * sd
+
+
+@functools.cache
+def _detectable_in_sds(n_a: int, n_b: int, power: float, level: float) -> float:
+    return float(TTestIndPower().solve_power(effect_size=None, nobs1=n_a, ratio=n_b / n_a, alpha=level, power=power))
 
 
 def seeds_needed(difference: float, sd: float, power: float = POWER, level: float = LEVEL) -> int | None:
