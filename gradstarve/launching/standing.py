@@ -12,7 +12,7 @@ import pandas as pd
 
 from gradstarve.launching.jobs import Job
 from gradstarve.runs.folder import RunFolder, runs_root
-from gradstarve.runs.rows import RunRow, read_row, identify, read_rows
+from gradstarve.runs.rows import RunRow, identify, read_row, read_rows
 from gradstarve.runs.signature import setting_key
 from gradstarve.runs.status import read_status
 from gradstarve.runs.sweeps import read_sweep, read_sweeps
