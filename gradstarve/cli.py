@@ -39,10 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name == wanted:
             implementation = importlib.import_module(module)
             implementation.configure(command)
-            command.set_defaults(run=implementation.run)
+            command.set_defaults(execute=implementation.run)
     arguments = parser.parse_args(arguments_given)
     try:
-        return int(arguments.run(arguments))
+        return int(arguments.execute(arguments))
     except UserError as error:
         print(f"gradstarve {arguments.command}: {error}", file=sys.stderr)
         return 2

@@ -12,7 +12,6 @@ from typing import Any
 from gradstarve.errors import UserError, nearest
 from gradstarve.estimators import get_advantage
 from gradstarve.runs.claim import holder_of
-from gradstarve.runs.config import read_config
 from gradstarve.runs.folder import RunFolder, runs_root
 from gradstarve.runs.status import read_status
 
@@ -49,15 +48,11 @@ def find_run(name: str, outputs: Path) -> RunFolder:
 def describe(folder: RunFolder) -> dict[str, Any]:
     """All that a run folder says, as plain containers."""
     plain = folder.read_config()
-    config = read_config(plain)
     status = read_status(folder.path) or {}
     held = holder_of(folder.path)
     state = status.get("state", "unknown")
     if state == "running" and (held is None or held[1] == "gone"):
         state = "lost"
-    formula = "untrained"
-    if config.advantage.trains:
-        formula = get_advantage(config.advantage.formula, config.advantage.parameters).resolved_formula()
     return {
         "run": folder.name,
         "folder": str(folder.path),
@@ -66,12 +61,21 @@ def describe(folder: RunFolder) -> dict[str, Any]:
         "host": status.get("host"),
         "job_id": status.get("job_id"),
         "last_step": folder.last_step(),
-        "formula": formula,
+        "formula": _formula(plain["advantage"]),
         "config": plain,
         "provenance": folder.provenance(),
         "result": folder.result(),
         "evaluations": {name: summary["final"] for name, summary in folder.evaluations().items()},
     }
+
+
+def _formula(advantage: Mapping[str, Any]) -> str:
+    """From the plain config, so that a run of an older version can be shown."""
+    name = advantage.get("formula", advantage["name"])
+    if name == "base":
+        return "untrained"
+    parameters = {k: v for k, v in advantage.items() if k not in {"name", "formula", "replay"}}
+    return get_advantage(name, parameters).resolved_formula()
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:

