@@ -55,10 +55,10 @@ def compose_config() -> ComposeConfig:
 @pytest.fixture(scope="session")
 def quick_models(tmp_path_factory: pytest.TempPathFactory, compose_config: ComposeConfig) -> Path:
     """A folder with the warm start that QUICK asks for, made once a session."""
-    from gradstarve.learning.policy import prefetch
+    from gradstarve.learning.policy import load_policy
 
     outputs = tmp_path_factory.mktemp("quick")
-    prefetch(compose_config(*QUICK, f"outputs={outputs}"))
+    load_policy(compose_config(*QUICK, f"outputs={outputs}"))
     return outputs / "models"
 
 

@@ -18,7 +18,7 @@ from types import FrameType
 from gradstarve.launching.fork_server import CLAIMED, GRACE_SECONDS
 from gradstarve.launching.jobs import Job
 from gradstarve.launching.progress import Progress, showing
-from gradstarve.launching.run_processes import RunProcesses
+from gradstarve.launching.run_processes import RunProcesses, gpus
 from gradstarve.runs.claim import holder_of
 from gradstarve.runs.status import read_status
 
@@ -38,7 +38,7 @@ def launch(jobs: Sequence[Job], at_once: int | None, threads: int) -> int:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     with _stop_signals() as asked_to_stop, showing(jobs) as progress, RunProcesses() as processes:
-        local = _Local(todo, at_once or cores, threads, progress, processes, asked_to_stop)
+        local = _Local(todo, at_once or (1 if gpus() else cores), threads, progress, processes, asked_to_stop)
         stopped = local.run()
     failed = local.failed
     done = sum(job.is_done() for job in jobs)

@@ -23,7 +23,26 @@ from gradstarve.runs.config import RunConfig, plain_config
 
 # One thread for the server itself, so that nothing it imports starts a pool before it forks; CUDA is looked for
 # without being started, since a process forked after that could not use it.
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+# cuBLAS repeats its results only with a workspace of fixed size.
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+}
+
+
+def gpus() -> list[str]:
+    """The GPUs that runs may use, found without starting CUDA."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return [name for name in chosen.split(",") if name]
+    return sorted(file.name.removeprefix("nvidia") for file in Path("/dev").glob("nvidia[0-9]*"))
+
+
+def one_gpu() -> dict[str, str]:
+    """A run trains on one GPU: TRL refuses several in one process. Which of several a run gets is not chosen yet."""
+    found = gpus()
+    return {"CUDA_VISIBLE_DEVICES": found[0]} if len(found) > 1 else {}
 
 
 @dataclass(frozen=True)
@@ -46,7 +65,12 @@ class RunProcesses:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             bufsize=0,
-            env={**os.environ, **_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={
+                **os.environ,
+                **_ENVIRONMENT,
+                **one_gpu(),
+                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            },
             # A session of its own: Ctrl-C reaches us alone, and we say once to each run that it is to stop.
             start_new_session=True,
         )

@@ -16,11 +16,11 @@ from pathlib import Path
 import torch
 from peft import LoraConfig as PeftLoraConfig
 from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from gradstarve.errors import UserError
-from gradstarve.learning.tiny import make_warm_start
+from gradstarve.learning.tiny import WARM_START_VERSION, make_warm_start
 from gradstarve.runs.config import (
     GgufModelConfig,
     HubModelConfig,
@@ -29,17 +29,17 @@ from gradstarve.runs.config import (
     SumsConfig,
     TinyModelConfig,
 )
+from gradstarve.runs.signature import file_digest
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Policy:
-    """`source` is where the untrained weights came from: a folder, or a hub id."""
+    """A model and the tokenizer that its prompts and completions are made of."""
 
     model: PreTrainedModel | PeftModel
     tokenizer: PreTrainedTokenizerBase
-    source: str
 
 
 def load_policy(config: RunConfig, say: Say = lambda _: None) -> Policy:
@@ -51,7 +51,7 @@ def load_policy(config: RunConfig, say: Say = lambda _: None) -> Policy:
     folder = _made_model(config, say)
     loaded = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, model.dtype), local_files_only=True)
     tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left", local_files_only=True)
-    return Policy(loaded, tokenizer, str(folder))
+    return _prepared(loaded, tokenizer)
 
 
 def load_trained(config: RunConfig, weights: Path, say: Say = lambda _: None) -> Policy:
@@ -61,11 +61,11 @@ def load_trained(config: RunConfig, weights: Path, say: Say = lambda _: None) ->
             weights, dtype=getattr(torch, config.model.dtype), local_files_only=True
         )
         tokenizer = AutoTokenizer.from_pretrained(weights, padding_side="left", local_files_only=True)
-        return Policy(model, tokenizer, str(weights))
+        return _prepared(model, tokenizer)
     base = load_policy(config, say)
     adapted = PeftModel.from_pretrained(base.model, str(weights))
     _check_adapter(adapted, weights)
-    return Policy(adapted, base.tokenizer, str(weights))
+    return Policy(adapted, base.tokenizer)
 
 
 def lora(config: LoraConfig | None) -> PeftLoraConfig | None:
@@ -82,18 +82,16 @@ def lora(config: LoraConfig | None) -> PeftLoraConfig | None:
     )
 
 
-def prefetch(config: RunConfig, say: Say = lambda _: None) -> None:
-    """Make or fetch what `load_policy` needs, so that later processes only read it."""
-    if isinstance(config.model, HubModelConfig):
-        from huggingface_hub import snapshot_download
-
-        if not Path(config.model.id).is_dir():
-            try:
-                snapshot_download(config.model.id, revision=config.model.revision)
-            except OSError as error:
-                raise _hub_error(config.model, error) from None
-        return
-    _made_model(config, say)
+def _prepared(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Policy:
+    """Only tokens are taken from the model's own generation settings: a repetition penalty there, say, would decode
+    otherwise than the config says, and other than training does."""
+    own = model.generation_config
+    model.generation_config = GenerationConfig(
+        eos_token_id=own.eos_token_id, pad_token_id=own.pad_token_id, bos_token_id=own.bos_token_id
+    )
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return Policy(model, tokenizer)
 
 
 def _from_hub(model: HubModelConfig) -> Policy:
@@ -106,7 +104,7 @@ def _from_hub(model: HubModelConfig) -> Policy:
         tokenizer = AutoTokenizer.from_pretrained(model.id, padding_side="left", **options)
     except OSError as error:
         raise _hub_error(model, error) from None
-    return Policy(loaded, tokenizer, model.id)
+    return _prepared(loaded, tokenizer)
 
 
 def _hub_error(model: HubModelConfig, error: OSError) -> UserError:
@@ -137,6 +135,7 @@ def _made_model(config: RunConfig, say: Say) -> Path:
         sums = config.dataset
         identity = {
             **{k: v for k, v in asdict(model).items() if k not in {"name", "lora", "gradient_checkpointing"}},
+            "version": WARM_START_VERSION,
             "sums": [sorted(sums.operand_shares.items()), sums.largest_operand, sums.seed],
         }
         with _made_once(Path(config.outputs), "tiny", identity, say) as (folder, building):
@@ -145,8 +144,12 @@ def _made_model(config: RunConfig, say: Say) -> Path:
         return folder
     assert isinstance(model, GgufModelConfig)
     file = gguf_file(model)
-    stat = file.stat()
-    identity = {"file": file.name, "size": stat.st_size, "dtype": model.dtype, "layout": 2}
+    digest = file_digest(str(file), "model.file")
+    if model.sha256 is not None and digest != model.sha256:
+        raise UserError(
+            f"model.sha256: {file.name} has sha256 {digest}, not {model.sha256}: another file than was meant"
+        )
+    identity = {"sha256": digest, "dtype": model.dtype, "layout": 3}
     with _made_once(Path(config.outputs), model.name, identity, say) as (folder, building):
         if building is not None:
             say(f"unpacking {file.name}")

@@ -7,7 +7,7 @@ import gzip
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -110,6 +110,8 @@ def _rows(config: QuestionsConfig, side: Literal["train", "eval"]) -> list[Row]:
     where, records = _read_file(path, side) if path is not None else _read_hub(config, config.hub_source(side))
     rows: list[Row] = []
     for number, record in enumerate(records, start=1):
+        if not isinstance(record, Mapping):
+            raise UserError(f"{where}, row {number}: not an object with columns")
         for column in (config.question, answer_column):
             if column not in record or not isinstance(record[column], str | int | float):
                 raise UserError(f"{where}, row {number}: no text in column {column!r}. {nearest(column, record)}")
@@ -124,31 +126,36 @@ def _rows(config: QuestionsConfig, side: Literal["train", "eval"]) -> list[Row]:
     return rows
 
 
-def _read_file(path: str, side: str) -> tuple[str, Iterable[dict[str, Any]]]:
+def _read_file(path: str, side: str) -> tuple[str, list[Any]]:
     file = Path(path)
     if not file.is_file():
         raise UserError(f"dataset.{side}_path: no such file: {path}")
-    if file.suffix == ".parquet":
-        return path, pd.read_parquet(file).to_dict("records")  # type: ignore[return-value]
-    if file.suffix == ".json":
-        return path, json.loads(file.read_text(encoding="utf-8"))
-    if file.name.endswith((".jsonl", ".jsonl.gz")):
+    if not file.name.endswith((".jsonl", ".jsonl.gz", ".json", ".parquet")):
+        raise UserError(f"dataset.{side}_path: {path} should end in .jsonl, .jsonl.gz, .json or .parquet")
+    try:
+        if file.suffix == ".parquet":
+            return path, pd.read_parquet(file).to_dict("records")
+        if file.suffix == ".json":
+            return path, list(json.loads(file.read_text(encoding="utf-8")))
         return path, _read_lines(file)
-    raise UserError(f"dataset.{side}_path: {path} should end in .jsonl, .jsonl.gz, .json or .parquet")
+    except (ValueError, OSError, EOFError) as error:
+        raise UserError(f"{path}: not readable: {' '.join(str(error).split())[:160]}") from None
 
 
-def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
+def _read_lines(file: Path) -> list[Any]:
+    rows = []
     opener = gzip.open if file.suffix == ".gz" else open
     with opener(file, "rt", encoding="utf-8") as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip():
                 try:
-                    yield json.loads(line)
+                    rows.append(json.loads(line))
                 except json.JSONDecodeError as error:
                     raise UserError(f"{file}, line {number}: not JSON ({error.msg})") from None
+    return rows
 
 
-def _read_hub(config: QuestionsConfig, source: HubSource) -> tuple[str, Iterable[dict[str, Any]]]:
+def _read_hub(config: QuestionsConfig, source: HubSource) -> tuple[str, Iterable[Any]]:
     from datasets import load_dataset  # slow to import, and not needed for local files
 
     where = f"{source.hub_id} ({source.split}, revision {source.revision})"
@@ -157,6 +164,6 @@ def _read_hub(config: QuestionsConfig, source: HubSource) -> tuple[str, Iterable
     except (OSError, ValueError) as error:
         raise UserError(
             f"dataset {config.name}: {source.hub_id} could not be loaded from the hub "
-            f"({type(error).__name__}: {str(error).splitlines()[0][:120]}); with a local copy set "
+            f"({type(error).__name__}: {' '.join(str(error).split())[:120]}); with a local copy set "
             "dataset.train_path and dataset.eval_path"
         ) from None

@@ -110,8 +110,8 @@ class Recorder:
 
 
 def summarise_groups(groups: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Shares over the groups with at least one verdict, and over all completions; None where there is nothing."""
-    decided = [g for g in groups if g["group_size"] > 0]
+    """Shares over the groups with at least two verdicts, and over all completions; None where there is nothing."""
+    decided = [g for g in groups if g["group_size"] >= 2]
     verdicts = [row["reward"] for row in rows if row["reward"] is not None]
     all_fail = sum(g["n_plus"] == 0 for g in decided)
     all_pass = sum(g["n_plus"] == g["group_size"] for g in decided)

@@ -25,6 +25,7 @@ from gradstarve.runs import checkpoints
 from gradstarve.runs.claim import claim
 from gradstarve.runs.config import GgufModelConfig, HubModelConfig, RunConfig
 from gradstarve.runs.folder import RunFolder
+from gradstarve.runs.rows import MUCH_TRUNCATED
 from gradstarve.runs.signature import (
     cell_key,
     evaluation_name,
@@ -36,9 +37,6 @@ from gradstarve.runs.signature import (
 from gradstarve.runs.status import write_failure, write_status
 
 Say = Callable[[str], None]
-
-# The share of completions cut off above which a result may say more of the limit than of the policy.
-TRUNCATION_WARNING = 0.2
 
 
 def execute(config: RunConfig, progress: Say = lambda _: None) -> None:
@@ -71,14 +69,23 @@ def _execute(config: RunConfig, folder: RunFolder, say: Say) -> None:
     seed_everything(config.seed)
     task = load_task(config.dataset)
     folder.write_config(config)
-    folder.write_provenance(provenance())
+    _record_session(folder)
     if config.advantage.trains:
         say(f"advantage {config.advantage.name}: {_formula(config)}")
         summary = _train(config, folder, task, say)
     else:
         summary = _final_evaluation(load_policy(config, say), task, config, folder, 0, say)
-    folder.write_result(_result(config, folder, summary))
+    folder.write_result(_result(config, folder, summary, len(task.train)))
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
+
+
+def _record_session(folder: RunFolder) -> None:
+    """With what the run is run. A run that was interrupted has several sessions; the first names its code."""
+    now = provenance()
+    before = folder.provenance()
+    sessions = [*before.get("sessions", []), {**now, "started": time.time()}]
+    mixed = len({str((s["code"], s["versions"])) for s in sessions}) > 1
+    folder.write_provenance({**(before or now), "sessions": sessions, "mixed": mixed})
 
 
 def _train(config: RunConfig, folder: RunFolder, task: Task, say: Say) -> dict[str, Any]:
@@ -89,6 +96,8 @@ def _train(config: RunConfig, folder: RunFolder, task: Task, say: Say) -> dict[s
     if not folder.weights.is_dir():
         _train_to_the_end(config, folder, task, say)
         gc.collect()  # the trainer and its model, before the kept weights are loaded beside them
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
     folder.close_tables()
     return _final_evaluation(load_trained(config, folder.weights, say), task, config, folder, config.steps, say)
 
@@ -115,10 +124,12 @@ def _final_evaluation(
 ) -> dict[str, Any]:
     say("evaluating")
     place = folder.evaluation(config)
-    summary = evaluate(policy.model, policy.tokenizer, task, config, step, place, say)
+    model: Any = policy.model
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    summary = evaluate(model, policy.tokenizer, task, config, step, place, say)
     summary["tokens"] = _generated_tokens(folder, step)
     write_summary(place, folder.name, config, summary, final=True)
-    if summary["truncated"] > TRUNCATION_WARNING:
+    if summary["truncated"] > MUCH_TRUNCATED:
         say(
             f"warning: {summary['truncated']:.0%} of the evaluated completions were cut off at "
             f"{config.evaluation.completion_limit or config.completion_limit} tokens; what looks like wrong answers "
@@ -191,10 +202,10 @@ class _Progress(TrainerCallback):
             self.say(f"step {state.global_step} of {self.config.steps}")
 
 
-def _result(config: RunConfig, folder: RunFolder, evaluation: dict[str, Any]) -> dict[str, Any]:
+def _result(config: RunConfig, folder: RunFolder, evaluation: dict[str, Any], train_questions: int) -> dict[str, Any]:
     """The summary row. What training left is read back from its tables, so that a resumed run counts all of it."""
     trained = config.advantage.trains
-    seen = provenance()
+    seen = folder.provenance()
     model = config.model
     model_id = model.id if isinstance(model, HubModelConfig) else model.name
     if isinstance(model, GgufModelConfig):
@@ -219,7 +230,8 @@ def _result(config: RunConfig, folder: RunFolder, evaluation: dict[str, Any]) ->
         "signature": signature(config),
         "evaluation": {"name": evaluation_name(config), **evaluation},
         **(_training_summary(folder) if trained else _NO_TRAINING),
-        "code": seen["code"],
+        "train_questions": train_questions if trained else None,
+        "code": {**seen["code"], "dirty": bool(seen["code"]["dirty"] or seen["mixed"])},
         "versions": seen["versions"],
         "finished": time.time(),
     }
@@ -238,7 +250,10 @@ _NO_TRAINING: dict[str, Any] = {
 
 
 def _training_summary(folder: RunFolder) -> dict[str, Any]:
-    steps = folder.read("steps")
+    steps, groups = folder.read("steps"), folder.read("groups")
+    decided = groups[groups["group_size"] >= 2]
+    all_fail, all_pass = decided["n_plus"] == 0, decided["n_plus"] == decided["group_size"]
+    shares = {"all_fail": all_fail, "mixed": ~(all_fail | all_pass), "all_pass": all_pass, "dead": all_fail | all_pass}
     seconds = {key: float(steps[f"seconds_{key}"].sum()) for key in ("rollout", "loss", "rest")}
 
     def mean(values: pd.Series) -> float | None:
@@ -246,17 +261,12 @@ def _training_summary(folder: RunFolder) -> dict[str, Any]:
         return float(known.mean()) if len(known) else None
 
     return {
-        "shares": {key: mean(steps[key]) for key in ("all_fail", "mixed", "all_pass", "dead", "truncated")},
+        "shares": {**{key: mean(share) for key, share in shares.items()}, "truncated": mean(steps["truncated"])},
         "reward_mean": mean(steps["reward"]),
         "reward_first": mean(steps["reward"].head(10)),
         "reward_last": mean(steps["reward"].tail(10)),
         "tokens": int(steps["tokens"].sum()),
-        "groups": len(folder.read("groups")),
+        "groups": len(groups),
         "unverifiable": int(steps["unverifiable"].sum()),
         "seconds": {"total": sum(seconds.values()), **seconds},
     }
-
-
-def use_threads(threads: int) -> None:
-    """Set before the first computation of a process; runs side by side share the cores."""
-    torch.set_num_threads(threads)

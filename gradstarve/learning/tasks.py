@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gradstarve.grading import Grade
 from gradstarve.grading.integers import grade_integer
 from gradstarve.learning.questions import GradeMany, Prompt, load_questions, question_graders
-from gradstarve.learning.sums import concise_answer, distinct_sums, question_text
+from gradstarve.learning.sums import concise_answer, draw_sums, question_text
 from gradstarve.runs.config import DatasetConfig, SumsConfig
 
 
@@ -59,7 +59,7 @@ def _sums(config: SumsConfig, held_out: bool) -> list[Question]:
     side = "eval" if held_out else "train"
     return [
         Question(f"{side}/{i}", question_text(operands), question_text(operands), concise_answer(operands))
-        for i, operands in enumerate(distinct_sums(config, held_out))
+        for i, operands in enumerate(draw_sums(config, held_out))
     ]
 
 

@@ -15,6 +15,9 @@ from gradstarve.learning.sums import concise_answer, generate, question_text, ve
 from gradstarve.runs.config import SumsConfig, TinyModelConfig
 
 END = "<end>"
+# Raised whenever make_warm_start would make other weights from the same config.
+WARM_START_VERSION = 1
+
 ALPHABET = "0123456789+=,"
 
 

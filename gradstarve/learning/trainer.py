@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 from torch.utils.data import Sampler
-from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainerCallback
+from transformers import PrinterCallback, Trainer, TrainerCallback
 from trl import GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head, pad
 
@@ -64,6 +65,10 @@ class BinaryRewardTrainer(GRPOTrainer):
         self._step_started = time.perf_counter()
         if len(questions) < config.prompts_per_step:
             raise UserError(f"prompts_per_step: {config.prompts_per_step} prompts of only {len(questions)} in training")
+        reference: Any = None
+        if self.replay is not None and self.replay.loss == "contrastive_pair" and config.model.lora is None:
+            # No adapter can be switched off: the untrained policy is kept, before TRL changes the model's forward.
+            reference = copy.deepcopy(policy.model).requires_grad_(False).eval()
         super().__init__(
             model=policy.model,
             reward_funcs=self._reward,
@@ -76,8 +81,9 @@ class BinaryRewardTrainer(GRPOTrainer):
             callbacks=[*callbacks],
         )
         self.remove_callback(PrinterCallback)  # the same numbers are in `steps`
-        if self.replay is not None and self.replay.loss == "contrastive_pair" and config.model.lora is None:
-            self._reference = self._frozen_copy(policy.source)
+        if reference is not None:
+            add_fused_lm_head(reference, temperature=self.temperature)
+            self._reference = self.accelerator.prepare_model(reference, evaluation_mode=True)
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> Sampler[int]:
         config = self.run_config
@@ -176,6 +182,7 @@ class BinaryRewardTrainer(GRPOTrainer):
             path = self.recorder.folder.checkpoints / f"checkpoint-{step}"
             if self.bank is not None:
                 (path / BANK_FILE).write_text(json.dumps(self.bank.state()), encoding="utf-8")
+            self.recorder.folder.flush_tables()
             checkpoints.seal(path, step, self.recorder.folder.offsets())
             checkpoints.keep_only(path.parent, path)
 
@@ -242,16 +249,6 @@ class BinaryRewardTrainer(GRPOTrainer):
         mask = torch.cat([prompt_mask_BP, mask_BT], dim=1).to(device)
         log_probs_BT, _, _ = self._get_per_token_logps_and_entropies(model, ids, mask, tokens_BT.shape[1])
         return log_probs_BT, mask_BT.to(device)
-
-    def _frozen_copy(self, source: str) -> Any:
-        """The untrained policy, for the contrastive loss where no adapter can be switched off."""
-        reference = (
-            AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, self.run_config.model.dtype))
-            .requires_grad_(False)
-            .eval()
-        )
-        add_fused_lm_head(reference, temperature=self.temperature)
-        return self.accelerator.prepare_model(reference, evaluation_mode=True)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         started, rollout_before = time.perf_counter(), self._seconds["rollout"]

@@ -43,6 +43,9 @@ def build_tables(study: Study) -> list[Table]:
             continue
         sizes = sorted(setting.group_sizes, key=lambda size: (size != 4, size != 8, size)) or [4]
         found += [accuracy_table(setting, size, paper, study.settings, [*partial, *floor]) for size in sizes]
+        # The tables above say so: how many training questions are answered is no held-out accuracy.
+        if setting.on_training:
+            continue
         found.append(transfer_table(setting, paper, partial))
         for size in sizes:
             found += [
@@ -102,9 +105,12 @@ def _figures(setting: Setting, study: Study) -> Iterator[tuple[str, str, Callabl
     if setting.samples > 1:
         yield (
             "pass-at-k",
-            "pass@k against k on a logarithmic axis; bands: 95 % over questions.",
+            f"pass@k {'on training questions ' if setting.on_training else ''}against k on a logarithmic axis; bands: "
+            "95 % over questions.",
             partial(pass_at_k_figure, setting),
         )
+        return
+    if setting.on_training:
         return
     for size in setting.group_sizes:
         if not any(cell.points for cell in setting.at(size)):

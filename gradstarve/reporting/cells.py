@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gradstarve.reporting.arms import UNTRAINED
 from gradstarve.runs.folder import RunFolder
@@ -28,6 +28,11 @@ class Point:
     @property
     def accuracy(self) -> float:
         return self.final["right"] / self.final["n"]
+
+    def accuracy_under(self, rule: Literal["strict", "flexible"]) -> float | None:
+        """The accuracy under one rule of finding an answer; None where the grader has no two."""
+        right = self.final.get(f"{rule}_right")
+        return None if right is None else right / self.final["n"]
 
     @property
     def tokens(self) -> int | None:
@@ -128,6 +133,11 @@ class Setting:
     @property
     def samples(self) -> int:
         return int(self.decoding.get("samples", 1))
+
+    @property
+    def on_training(self) -> bool:
+        """Whether training questions are asked: a measure of how hard they are, and no held-out accuracy."""
+        return self.decoding.get("split") == "train"
 
     @property
     def transfer(self) -> bool:

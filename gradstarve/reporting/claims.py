@@ -43,7 +43,11 @@ Test = Callable[[Setting], Answer | None]
 
 
 def read_claims(settings: Sequence[Setting]) -> list[Reading]:
-    """Every claim in every setting that can speak to it, in the paper's order; "not tested" where none can."""
+    """Every claim in every setting that can speak to it, in the paper's order; "not tested" where none can.
+
+    Training questions speak to none: what they are asked for is how hard they are.
+    """
+    settings = [setting for setting in settings if not setting.on_training]
     readings = []
     for claim, test in _CLAIMS:
         found = [(setting, answer) for setting in settings if (answer := test(setting)) is not None]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from gradstarve.reporting.build import build_tables, write_figures, write_provenance, write_tables
 from gradstarve.reporting.claims import read_claims, tally
+from gradstarve.reporting.progress import to_stderr
 from gradstarve.reporting.report import report_html
 from gradstarve.reporting.study import read_study
 from gradstarve.runs.files import write_text
-from gradstarve.runs.rows import to_stderr
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

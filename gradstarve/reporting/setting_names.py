@@ -17,6 +17,8 @@ def name_settings(settings: Sequence[Setting]) -> None:
         parts = [setting.model, setting.dataset]
         if setting.asked != setting.dataset:
             parts.append(f"on-{setting.asked}")
+        if setting.on_training:
+            parts.append("training-questions")
         if kind not in {"greedy", setting.asked}:
             parts.append(kind)
         return "-".join(parts)

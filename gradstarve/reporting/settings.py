@@ -14,7 +14,7 @@ from gradstarve.runs.rows import RunRow, identify
 
 def read_settings(rows: Sequence[RunRow], sweeps: Iterable[dict[str, Any]]) -> list[Setting]:
     """All settings with at least one finished run, those with most runs first; each knows what it is missing."""
-    wanted = {run["run"]: run for sweep in sweeps for run in sweep["runs"]}
+    wanted = {(run["run"], run["evaluation"]): run for sweep in sweeps for run in sweep["runs"]}
     by_name = {row.run: row for row in rows}
     settings: dict[tuple[str, str], Setting] = {}
     cells: dict[tuple[str, str, str], Cell] = {}
@@ -38,19 +38,18 @@ def read_settings(rows: Sequence[RunRow], sweeps: Iterable[dict[str, Any]]) -> l
             for evaluation, final in finals_of(row).items():
                 point = Point(row.run, row.folder, row.result["seed"], row.result, final)
                 cell_of(row.result, evaluation).points.append(point)
-    for name, identity in wanted.items():
+    for (name, evaluation), identity in wanted.items():
         found = by_name.get(name)
         if found is None or found.result is None:
             state, why = (found.state, found.why or found.state) if found else ("missing", "never started")
-            cell_of(identity, identity["evaluation"]).absent.append(Absent(name, identity["seed"], state, why))
-        elif identity["evaluation"] not in finals_of(found):
+            cell_of(identity, evaluation).absent.append(Absent(name, identity["seed"], state, why))
+        elif evaluation not in finals_of(found):
             others = ", ".join(finals_of(found)) or "nothing"
             why = f"finished, but evaluated as {others} only"
-            cell_of(identity, identity["evaluation"]).absent.append(
-                Absent(name, identity["seed"], "not evaluated", why)
-            )
+            cell_of(identity, evaluation).absent.append(Absent(name, identity["seed"], "not evaluated", why))
+    declared = {name for name, _ in wanted}
     for row in rows:
-        if row.result is None and row.run not in wanted:
+        if row.result is None and row.run not in declared:
             undeclared = identify(row)
             if undeclared is not None:
                 absent = Absent(row.run, undeclared["seed"], row.state, row.why or row.state)
@@ -98,14 +97,19 @@ def _finish(settings: dict[tuple[str, str], Setting], bases: dict[tuple[str, str
                 of_size[key].label = label
         setting.cells.sort(key=lambda cell: (cell.group_size or 0, arm_order(cell.label)))
     trained = {setting.model_key for setting in settings.values()}
+    joined = {(setting.model_key, setting.evaluation) for setting in settings.values()}
     for (model, evaluation), cell in bases.items():
-        # The untrained model has tables of its own only where nothing was trained from it.
-        if model not in trained and cell.points:
-            first = cell.points[0].result
-            alone = Setting("", evaluation, model, first["model"], first["dataset"], base=cell)
+        if not cell.points or (model, evaluation) in joined:
+            continue
+        first = cell.points[0].result
+        alone = Setting("", evaluation, model, first["model"], first["dataset"], base=cell)
+        # Where something was trained from it, the untrained model has tables of its own only of what no other shows.
+        if model not in trained or alone.samples > 1:
             settings[model, evaluation] = alone
     kept = [s for s in settings.values() if s.points or (s.base is not None and s.base.points)]
-    kept.sort(key=lambda s: (-len(s.points), not _own_evaluation(s), s.model, s.dataset, s.evaluation, s.key))
+    kept.sort(
+        key=lambda s: (-len(s.points), s.on_training, not _own_evaluation(s), s.model, s.dataset, s.evaluation, s.key)
+    )
     kept = [setting for number, setting in enumerate(kept) if not any(_repeats(setting, s) for s in kept[:number])]
     name_settings(kept)
     return kept
@@ -119,5 +123,6 @@ def _own_evaluation(setting: Setting) -> bool:
 
 def _repeats(setting: Setting, other: Setting) -> bool:
     """Whether all runs of a setting were only evaluated again, in the way of the other: same key, another name."""
-    same = setting.key == other.key and setting.evaluation.rsplit("-", 1)[-1] == other.evaluation.rsplit("-", 1)[-1]
+    same = (setting.key, setting.model_key) == (other.key, other.model_key)
+    same = same and setting.evaluation.rsplit("-", 1)[-1] == other.evaluation.rsplit("-", 1)[-1]
     return same and {point.run for point in setting.points} <= {point.run for point in other.points}

@@ -11,8 +11,8 @@ from typing import Any
 
 from gradstarve.errors import UserError, nearest
 from gradstarve.estimators import get_advantage
-from gradstarve.runs.claim import holder_of
 from gradstarve.runs.folder import RunFolder, runs_root
+from gradstarve.runs.rows import read_row
 from gradstarve.runs.status import read_status
 
 
@@ -49,14 +49,13 @@ def describe(folder: RunFolder) -> dict[str, Any]:
     """All that a run folder says, as plain containers."""
     plain = folder.read_config()
     status = read_status(folder.path) or {}
-    held = holder_of(folder.path)
-    state = status.get("state", "unknown")
-    if state == "running" and (held is None or held[1] == "gone"):
-        state = "lost"
+    row = read_row(folder.name, str(folder.path))
+    assert row is not None, "a folder with a config.yaml is a row"
     return {
         "run": folder.name,
         "folder": str(folder.path),
-        "state": state,
+        "state": row.state,
+        "why": row.why,
         "error": status.get("error"),
         "host": status.get("host"),
         "job_id": status.get("job_id"),
@@ -105,6 +104,8 @@ def as_text(shown: Mapping[str, Any]) -> str:
     lines = [f"{shown['run']}   {shown['state']}", f"  {shown['folder']}", f"  advantage: {shown['formula']}"]
     if shown["error"]:
         lines.append(f"  error: {shown['error']} (traceback in status.json)")
+    elif shown["why"] and shown["why"] != shown["state"]:
+        lines.append(f"  {shown['why']}")
     step, result = shown["last_step"], shown["result"]
     if result is None and step is not None:
         lines.append(f"  step {step['step']} of {shown['config']['steps']}, reward {_percent(step['reward'])}")

@@ -14,11 +14,11 @@ from pathlib import Path
 from gradstarve.reporting.build import build_tables, write_figures, write_provenance, write_tables
 from gradstarve.reporting.cells import Setting
 from gradstarve.reporting.claims import read_claims, tally
+from gradstarve.reporting.progress import to_stderr
 from gradstarve.reporting.provenance import explain
 from gradstarve.reporting.study import read_study
 from gradstarve.reporting.tables.table import Table
 from gradstarve.reporting.tables.writers import terminal
-from gradstarve.runs.rows import to_stderr
 
 MOST_SHOWN = 6  # tables on the screen
 MOST_READ = 4  # settings whose claims are read on the screen

@@ -9,19 +9,22 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from pydantic import ConfigDict, Discriminator, Field, TypeAdapter, ValidationError, with_config
 
 from gradstarve.errors import UserError, nearest
-from gradstarve.estimators import ADVANTAGES, get_advantage
+from gradstarve.estimators import get_advantage
 
 strict = with_config(ConfigDict(extra="forbid", strict=True))
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -87,14 +90,15 @@ class HubModelConfig:
 class GgufModelConfig:
     """A causal language model inside a GGUF file that an installed Python package carries.
 
-    `package` names the distribution that holds `file`; with `package: null`, `file` is a path. `chat_template` is taken
-    from the file.
+    `package` names the distribution that holds `file`; with `package: null`, `file` is a path. `sha256` pins what the
+    file holds.
     """
 
     source: Literal["gguf"]
     name: str
     package: str | None
     file: str
+    sha256: str | None
     dtype: Literal["float32", "bfloat16"]
     lora: LoraConfig | None
     gradient_checkpointing: bool
@@ -295,7 +299,7 @@ class TrackerConfig:
 class RunConfig:
     """One run, resolved. The keys people change most come first."""
 
-    seed: int
+    seed: Seed
     group_size: int
     steps: Positive
     prompts_per_step: Positive
@@ -408,11 +412,38 @@ def _check(config: RunConfig) -> None:
     if isinstance(config.dataset, QuestionsConfig):
         if "{question}" not in config.dataset.prompt.user:
             raise UserError("dataset.prompt.user: should contain {question}")
+        if config.dataset.prompt.chat and config.dataset.prompt.answer_prefix:
+            raise UserError("dataset.prompt.answer_prefix: read only where dataset.prompt.chat is false")
+        if config.dataset.hub_id is not None and config.dataset.revision is None:
+            raise UserError("dataset.revision: pin a commit, so that the run's name says which questions it asks")
         for split, path in (("train", config.dataset.train_path), ("eval", config.dataset.eval_path)):
             if path is None and config.dataset.hub_id is None and (split == "eval" or not config.dataset.train_hub_id):
                 raise UserError(f"dataset.{split}_path: name a local file, or set dataset.hub_id")
-    if not config.evaluation.greedy and config.evaluation.completion_limit == 0:
-        raise UserError("evaluation.completion_limit: should be at least 1")
+    if config.loss.aggregation == "bnpo" and per_pass is not None:
+        raise UserError(
+            "completions_per_pass: with loss.aggregation=bnpo each pass has a denominator of its own, so passes would "
+            "change the result; leave it null, or choose dapo"
+        )
+    for key, name in (
+        ("advantage.name", config.advantage.name),
+        ("model.name", config.model.name),
+        ("dataset.name", config.dataset.name),
+        ("evaluation.name", config.evaluation.name),
+    ):
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise UserError(f"{key}: letters, digits, '.', '_' and '-' only, got {name!r}: it names files")
+    if isinstance(config.model, TinyModelConfig) and isinstance(config.dataset, SumsConfig):
+        if len(config.model.warm_start.concise_shares) != len(config.dataset.operand_shares):
+            raise UserError("model.warm_start.concise_shares: should have one share for each of dataset.operand_shares")
+        if config.model.hidden_size % config.model.heads:
+            raise UserError(f"model.heads: {config.model.heads} does not divide hidden_size {config.model.hidden_size}")
+        if min(config.dataset.operand_shares) < 2:
+            raise UserError("dataset.operand_shares: a sum has at least 2 operands")
+    if isinstance(config.model, HubModelConfig) and not Path(config.model.id).is_dir():
+        if config.model.revision is None:
+            raise UserError("model.revision: pin a commit, so that the run's name says which weights it starts from")
+        if config.loss.kl > 0 and config.model.lora is None:
+            raise UserError("loss.kl: with all weights trained, the reference needs a local folder in model.id")
 
 
 def _one_line(error: ValidationError, prefix: tuple[str, ...] = ()) -> str:
@@ -480,7 +511,3 @@ def nearest_key(key: str) -> str:
     """The nearest dotted keys to an unknown one."""
     close = difflib.get_close_matches(key, known_keys(), n=3, cutoff=0.6)
     return f"Did you mean {' or '.join(repr(c) for c in close)}?" if close else "See `python run.py --cfg job`."
-
-
-def advantage_names() -> list[str]:
-    return ["base", *ADVANTAGES]

@@ -1,9 +1,9 @@
 """A run folder: what a run leaves behind, read and written here only.
 
 outputs/runs/<advantage>-g<G>-s<seed>-<8 hex>/
-    config.yaml, provenance.json, submission.json, status.json, claim.json
+    config.yaml, provenance.json, status.json, claim.json
     steps.jsonl, groups.jsonl, completions.jsonl     while it runs; one parquet each when training has ended
-    checkpoints/step-000050/                         while it runs
+    checkpoints/checkpoint-50/                       while it runs
     weights/                                         the final weights, or the adapter
     evaluations/<name>-<8 hex>/                      summary.json and one parquet a checkpointed step
     result.json                                      last and whole: only it makes a run done
@@ -13,6 +13,7 @@ outputs/runs/<advantage>-g<G>-s<seed>-<8 hex>/
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -87,6 +88,13 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         with self._jsonl(table).open("ab") as stream:
             stream.write(lines.encode("utf-8", errors="backslashreplace"))
+
+    def flush_tables(self) -> None:
+        """Bring the tables to the disk, as a checkpoint does its files: one must not outlive the other."""
+        for table in TABLES:
+            if self._jsonl(table).exists():
+                with self._jsonl(table).open("rb") as stream:
+                    os.fsync(stream.fileno())
 
     def offsets(self) -> dict[str, int]:
         """How many bytes of each table are written; a checkpoint records them."""

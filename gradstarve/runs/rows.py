@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,8 @@ from gradstarve.runs.signature import cell_key, evaluation_name, model_key, run_
 from gradstarve.runs.status import read_status
 
 State = Literal["done", "running", "queued", "failed", "interrupted", "lost", "unreadable"]
+
+MUCH_TRUNCATED = 0.2  # share of completions without an end above which a completion limit may decide what is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +95,8 @@ def read_columns(folder: Path, table: Table, columns: Sequence[str]) -> pd.DataF
         return parquet.read([column for column in columns if column in parquet.schema_arrow.names]).to_pandas()
 
 
-def to_stderr(message: str) -> None:
-    """The progress that commands show."""
-    print(message, file=sys.stderr, flush=True)
-
-
 def read_row(name: str, path: str) -> RunRow | None:
+    """One run folder, by its name and path; None where it has none of a run's files."""
     result, problem = _read_object(f"{path}/result.json")
     if result is not None and (result.get("layout") != LAYOUT or result.get("run") != name):
         problem = (

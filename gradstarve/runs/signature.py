@@ -83,11 +83,17 @@ def training_identity(config: RunConfig) -> dict[str, Any]:
     """What `signature` hashes, readable."""
     if not config.advantage.trains:
         return {"advantage": {"name": config.advantage.name, "formula": "base"}, "model": _model_identity(config)}
-    plain = plain_config(config)
+    plain = _as_before(config)
     plain["dataset"] = _training_data(config, plain["dataset"])
     plain["advantage"] = {"formula": config.advantage.formula, **plain["advantage"]}
     for key in LEFT_OUT:
         _drop(plain, key)
+    return plain
+
+
+def _as_before(config: RunConfig) -> dict[str, Any]:
+    """The plain config less every later key that has its "as before" value; all three identities start from it."""
+    plain = plain_config(config)
     for key, value in AS_BEFORE.items():
         if _get(plain, key) == value:
             _drop(plain, key)
@@ -96,12 +102,12 @@ def training_identity(config: RunConfig) -> dict[str, Any]:
 
 def evaluation_identity(config: RunConfig) -> dict[str, Any]:
     """What `evaluation_key` hashes, readable."""
-    evaluation = plain_config(config)["evaluation"]
-    for key in ("name", "batch_size"):
-        evaluation.pop(key)
+    evaluation = _as_before(config)["evaluation"]
+    evaluation.pop("name")
     if config.evaluation.greedy:
-        for key in ("samples", "temperature", "seed"):
-            evaluation.pop(key)
+        # Sampled completions depend on the batches that they are drawn in; greedy ones do not.
+        for key in ("samples", "temperature", "seed", "batch_size"):
+            evaluation.pop(key, None)
     evaluation["completion_limit"] = config.evaluation.completion_limit or config.completion_limit
     dataset, side = config.dataset, config.evaluation.split
     if isinstance(dataset, SumsConfig):
@@ -113,12 +119,7 @@ def evaluation_identity(config: RunConfig) -> dict[str, Any]:
             "extractor": INTEGER_VERSION,
         }
     else:
-        answer = dataset.train_answer if side == "train" else None
-        data = {
-            **_questions_identity(dataset),
-            "answer": answer or dataset.answer,
-            "data": _source_identity(dataset, side),
-        }
+        data = _training_questions(dataset) if side == "train" else _evaluation_questions(dataset)
     return {"evaluation": evaluation, "dataset": data}
 
 
@@ -126,12 +127,26 @@ def _training_data(config: RunConfig, plain: dict[str, Any]) -> dict[str, Any]:
     dataset = config.dataset
     if isinstance(dataset, SumsConfig):
         return {**plain, "extractor": INTEGER_VERSION}
+    return _training_questions(dataset)
+
+
+def _evaluation_questions(dataset: QuestionsConfig) -> dict[str, Any]:
+    return {
+        **_questions_identity(dataset),
+        "answer": dataset.answer,
+        "data": _source_identity(dataset, "eval"),
+    }
+
+
+def _training_questions(dataset: QuestionsConfig) -> dict[str, Any]:
+    # Where overlapping questions are dropped, the evaluation questions decide what is trained on.
+    dropping = dataset.overlap == "drop_from_training"
     return {
         **_questions_identity(dataset),
         "answer": dataset.train_answer or dataset.answer,
         "data": _source_identity(dataset, "train"),
         "train_limit": dataset.train_limit,
-        "overlap": dataset.overlap,
+        **({"dropped": _source_identity(dataset, "eval")} if dropping else {}),
     }
 
 
@@ -155,7 +170,7 @@ def _source_identity(dataset: QuestionsConfig, side: Literal["train", "eval"]) -
 
 
 def _model_identity(config: RunConfig) -> dict[str, Any]:
-    model = plain_config(config)["model"]
+    model = _as_before(config)["model"]
     for key in ("name", "gradient_checkpointing", "attention", "lora"):
         model.pop(key, None)
     if isinstance(config.model, TinyModelConfig) and isinstance(config.dataset, SumsConfig):

@@ -36,7 +36,9 @@ def declare(
         for config in runs
     ]
     if name is None:
-        digest = hashlib.sha256(json.dumps(sorted(w["run"] for w in wanted)).encode()).hexdigest()[:8]
+        digest = hashlib.sha256(json.dumps(sorted([w["run"], w["evaluation"]] for w in wanted)).encode()).hexdigest()[
+            :8
+        ]
         name = f"typed-{digest}"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise UserError(f"sweep name {name!r}: letters, digits, '.', '_' and '-' only")
@@ -47,8 +49,13 @@ def declare(
 
 def read_sweeps(outputs: Path) -> list[dict[str, Any]]:
     """All declarations, oldest first."""
-    found = [read_json(file) for file in (outputs / "sweeps").glob("*.json")]
-    return sorted((s for s in found if isinstance(s, dict) and "runs" in s), key=lambda s: (s["declared"], s["name"]))
+    found = []
+    for file in sorted((outputs / "sweeps").glob("*.json")):
+        content = read_json(file)
+        if not isinstance(content, dict) or "runs" not in content:
+            raise UserError(f"{file}: not a sweep's declaration; remove it, and give the sweep's command again")
+        found.append(content)
+    return sorted(found, key=lambda sweep: (sweep["declared"], sweep["name"]))
 
 
 def read_sweep(outputs: Path, name: str) -> dict[str, Any]:

@@ -34,9 +34,8 @@ class Outputs:
         self, advantage: str, rights: Sequence[int], group_size: int = 4, n: int = 100, **keys: Any
     ) -> list[RunConfig]:
         """Finished runs of seeds 42, 43, ... that got `rights` of `n` questions."""
-        write = {
-            key: keys.pop(key) for key in list(keys) if key in {"commit", "dirty", "versions", "tables", "by_step"}
-        }
+        options = {"commit", "dirty", "versions", "tables", "by_step", "strict_right", "flexible_right"}
+        write = {key: keys.pop(key) for key in list(keys) if key in options}
         configs = [self.config(advantage, group_size, 42 + i, **keys) for i in range(len(rights))]
         for config, right in zip(configs, rights, strict=True):
             synthetic.write_run(config, right, n, **write)

@@ -68,7 +68,7 @@ def config(outputs: Path, advantage: str = "sign", group_size: int = 4, seed: in
     if advantage.endswith("_ce"):
         name = {"name": advantage, "formula": advantage.removesuffix("_ce"), "replay": replay("cross_entropy")}
     if advantage == "contrastive_pair":
-        name = {"name": advantage, "formula": "sign", "replay": replay("contrastive_pair")}
+        name = {"name": advantage, "formula": "tasa", "replay": replay("contrastive_pair")}
     name |= keys.pop("parameters", {})
     return read_config(copy.deepcopy(plain(outputs, advantage=name, group_size=group_size, seed=seed, **keys)))
 
@@ -102,6 +102,9 @@ def write_run(
     unverifiable: int = 0,
     start: float = 0.25,
     by_step: Mapping[int, int] | None = None,
+    strict_right: int | None = None,
+    flexible_right: int | None = None,
+    train_questions: int | None = 1000,
 ) -> RunFolder:
     """One finished run that got `right` of `n` questions; with `tables`, its steps and groups too.
 
@@ -125,7 +128,8 @@ def write_run(
     final = {
         "step": steps if trains else 0, "n": n, "right": right, "wrong": n - right - unverifiable,
         "unverifiable": unverifiable, "accuracy": right / n, "truncated": 0.03, "mean_length": 9.5, "seconds": 1.5,
-        "strict_right": None, "flexible_right": None,
+        "strict_right": strict_right, "flexible_right": flexible_right,
+        "rule": "flexible",
     }  # fmt: skip
     folder.write_config(config)
     earlier = {
@@ -159,7 +163,7 @@ def write_run(
             "seconds": {"total": 9.0, "rollout": 5.0, "loss": 3.0, "rest": 1.0} if trains else {"total": 1.5},
             "unverifiable": unverifiable, "code": {"commit": commit, "dirty": dirty},
             "versions": dict(versions or {"torch": "2.13.0", "transformers": "5.17.0", "trl": "1.16.0"}),
-            "finished": 1.8e9,
+            "train_questions": train_questions, "finished": 1.8e9,
         }
     )  # fmt: skip
     write_status(folder.path, "done")

@@ -7,6 +7,7 @@ import math
 from statistics import fmean
 from typing import Any
 
+import pandas as pd
 import pytest
 import synthetic
 from hypothesis import HealthCheck, given, settings
@@ -202,3 +203,56 @@ def test_the_control_has_its_own_table(outputs: Any) -> None:
     outputs.tables()
     means = [float(outputs.csv(f"{kind}-tiny-sums")["sign"]["mean"]) for kind in ("table1", "table2", "accuracy-g16")]
     assert means == [0.55, 0.85, 0.75]
+
+
+def test_a_run_declared_under_two_evaluations_is_missing_in_both(outputs: Any) -> None:
+    limited = {"evaluation__limit": 50}
+    done = [*outputs.cell("sign", [80, 84]), *outputs.cell("drgrpo", [30, 40], **limited)]
+    never, never_limited = outputs.config("sign", 4, 50), outputs.config("sign", 4, 50, **limited)
+    assert RunFolder.of(never).path == RunFolder.of(never_limited).path
+    outputs.declare([*done, never], "first")
+    outputs.declare([*done, never_limited], "second")
+    outputs.tables()
+    files = [file.stem for file in (outputs.path / "tables").glob("table1-*.csv")]
+    assert len(files) == 2
+    for name in files:
+        assert outputs.csv(name)["sign"]["n_absent"] == "1"
+        assert f"{RunFolder.of(never).name}: missing (never started)" in outputs.text(name).replace("\\", "")
+
+
+def test_answers_to_training_questions_are_never_held_out_accuracy(outputs: Any) -> None:
+    outputs.base(25)
+    outputs.cell("sign", [80, 84])
+    outputs.cell("drgrpo", [30, 34])
+    outputs.cell("sign", [99, 99], evaluation__split="train", learning_rate=0.5)
+    outputs.cell("drgrpo", [10, 10], evaluation__split="train", learning_rate=0.5)
+    out = outputs.tables()
+    written = {file.stem for file in (outputs.path / "tables").glob("*.csv")}
+    assert {name for name in written if "training-questions" in name} == {"accuracy-g4-tiny-sums-training-questions"}
+    assert float(outputs.csv("table1-tiny-sums")["sign"]["mean"]) == 0.82
+    text = outputs.text("accuracy-g4-tiny-sums-training-questions")
+    assert "Accuracy on training questions of sums, which are not held out" in text.splitlines()[0]
+    assert "100 training questions (not held out) of sums" in text
+    frame = pd.read_csv(outputs.path / "tables" / "runs.csv")
+    assert set(frame.loc[frame["accuracy"] == 0.99, "split"]) == {"train"}
+    assert set(frame.loc[frame["accuracy"] == 0.80, "split"]) == {"eval"}
+    # The claims are read against held-out questions only.
+    assert "training-questions" not in out[out.index("The paper's claims") : out.index("Written:")]
+
+
+def test_rules_that_disagree_are_said(outputs: Any) -> None:
+    outputs.cell("sign", [80, 80], strict_right=60, flexible_right=80)
+    outputs.cell("drgrpo", [30, 30], strict_right=29, flexible_right=30)
+    outputs.cell("rloo", [50, 50])
+    outputs.tables()
+    rows = outputs.csv("table1-tiny-sums")
+    told = [(rows[arm]["mean_strict"], rows[arm]["mean_flexible"]) for arm in ("sign", "drgrpo", "rloo")]
+    assert told == [("0.6", "0.8"), ("0.29", "0.3"), ("", "")]
+    notes = [line for line in outputs.text("table1-tiny-sums").splitlines() if "strict rule" in line]
+    assert notes == [
+        "- sign: 60.0 % right where answers are found by the strict rule, 80.0 % by the flexible one; the flexible "
+        "rule counts here."
+    ]
+    frame = pd.read_csv(outputs.path / "tables" / "runs.csv").set_index("arm")
+    assert list(frame.loc["sign", "strict_accuracy"]) == [0.6, 0.6]
+    assert list(frame.loc["sign", "flexible_accuracy"]) == [0.8, 0.8]

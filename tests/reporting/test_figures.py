@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import synthetic
 
 from gradstarve.reporting.figures.difficulty import dead_of, difficulty_of
 from gradstarve.reporting.figures.seed_dots import seed_dots
 from gradstarve.reporting.figures.training_curves import share_curves
 from gradstarve.reporting.paper import the_paper
 from gradstarve.reporting.study import read_study
+from gradstarve.runs.folder import RunFolder
+from gradstarve.runs.signature import evaluation_identity
 
 
 def test_every_seed_is_a_dot(outputs: Any) -> None:
@@ -69,3 +73,35 @@ def test_difficulty_comes_from_the_start_of_training(outputs: Any) -> None:
     assert dead is not None
     assert dead.d_real == pytest.approx(np.mean(np.isin(difficulty.successes_P, [0, 4])))
     assert dead_of(difficulty, 8) is None
+
+
+@pytest.mark.parametrize(
+    ("dataset", "changed", "used"),
+    [
+        ("sums", {}, True),
+        ("sums", {"evaluation__split": "train"}, True),
+        ("math500", {}, False),
+        ("sums", {"completion_limit": 20}, False),
+        ("sums", {"dataset__largest_operand": 7}, False),
+    ],
+)
+def test_difficulty_comes_from_samples_of_the_same_task(
+    outputs: Any, dataset: str, changed: dict[str, Any], used: bool
+) -> None:
+    """What the untrained model was asked elsewhere says nothing of this training."""
+    outputs.cell("sign", [80, 84], tables=True)
+    base = outputs.base()
+    asked = outputs.config("base", evaluation__greedy=False, evaluation__samples=4, **changed)
+    rows = pd.DataFrame({"question_id": ["a"] * 4 + ["b"] * 4, "verdict": ["right"] * 4 + ["wrong"] * 4})
+    final = {"step": 0, "n": 8, "questions": 2, "right": 4, "truncated": 0.0}
+    identity = evaluation_identity(asked)
+    synthetic.write_evaluation(
+        RunFolder.of(base), base, final, name="samples-00000001", rows=rows, identity=identity, dataset=dataset
+    )
+    study = read_study(outputs.path)
+    (setting,) = [setting for setting in study.settings if setting.points]
+    difficulty = difficulty_of(setting, study.settings)
+    assert difficulty is not None
+    assert (list(difficulty.successes_P) == [4, 0]) == used
+    kind = "training question" if changed.get("evaluation__split") else "question"
+    assert difficulty.source.startswith(f"4 samples a {kind} of sums" if used else "groups of 4")

@@ -54,8 +54,9 @@ def test_replay_is_compared_with_the_same_arm_without(outputs: Any) -> None:
     outputs.cell("contrastive_pair", [10, 20])
     outputs.tables()
     rows = outputs.csv("replay-g4-tiny-sums")
-    assert list(rows) == ["tasa_ce − tasa"]
+    assert list(rows) == ["tasa_ce − tasa", "contrastive_pair − tasa"]
     assert float(rows["tasa_ce − tasa"]["difference"]) == pytest.approx(0.06)
+    assert float(rows["contrastive_pair − tasa"]["difference"]) == pytest.approx(-0.36)
 
 
 def test_equal_tokens(outputs: Any) -> None:
@@ -124,6 +125,7 @@ def test_leave_one_seed_out(outputs: Any) -> None:
     outputs.cell("sign", [60, 62, 94])
     outputs.cell("drgrpo", [59, 61, 63])
     outputs.tables()
+    assert "largest Welch p" in outputs.text("leave-one-out-g4-tiny-sums").split("|")[0]
     row = outputs.csv("leave-one-out-g4-tiny-sums")["sign"]
     assert float(row["lowest"]) == pytest.approx(0.61)
     assert row["lowest_without"] == "44"
@@ -203,3 +205,20 @@ def test_pass_at_k_averages_seeds_question_by_question(outputs: Any) -> None:
     assert result is not None
     assert result.by_k[1][0] == pytest.approx((1 + 0.25) / 2)
     assert (result.n_seeds, result.questions) == (2, 2)
+
+
+def test_two_untrained_models_with_samples_both_have_tables(outputs: Any) -> None:
+    for name, hidden in (("small", 96), ("large", 192)):
+        base = outputs.base(model__name=name, model__hidden_size=hidden)
+        sampled(outputs, base, {"a": [True] * 4, "b": [False] * 4})
+    outputs.tables()
+    for name in ("small", "large"):
+        assert (outputs.path / "tables" / f"table1-{name}-sums.csv").is_file()
+        assert (outputs.path / "tables" / f"pass-at-k-{name}-sums-samples.csv").is_file()
+
+
+def test_samples_of_the_untrained_model_alone_have_a_table_beside_trained_runs(outputs: Any) -> None:
+    sampled(outputs, outputs.base(), {"a": [True] * 4, "b": [False] * 4})
+    outputs.cell("sign", [80])
+    outputs.tables()
+    assert list(outputs.csv("pass-at-k-tiny-sums-samples")) == ["base"]

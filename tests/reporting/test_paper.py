@@ -28,7 +28,14 @@ def gsm8k(outputs: Any, tmp_path: Path) -> Any:
     data = tmp_path / "gsm8k.jsonl"
     data.write_text(json.dumps({"question": "1+1?", "answer": "#### 2"}) + "\n")
 
-    def cell(advantage: str, rights: list[int], n: int = 1319, lora_rank: int = 64, **keys: Any) -> None:
+    def cell(
+        advantage: str,
+        rights: list[int],
+        n: int = 1319,
+        lora_rank: int = 64,
+        train_questions: int | None = 7473,
+        **keys: Any,
+    ) -> None:
         model = copy.deepcopy(MODEL)
         model["lora"]["rank"] = lora_rank  # type: ignore[index]
         keys = {"learning_rate": 2.0e-5, "steps": 200} | keys
@@ -37,7 +44,7 @@ def gsm8k(outputs: Any, tmp_path: Path) -> Any:
                 outputs.path, advantage, 4, seed, dataset="gsm8k", model_config=model,
                 dataset__train_path=str(data), dataset__eval_path=str(data), **keys,
             )  # fmt: skip
-            synthetic.write_run(config, right, n)
+            synthetic.write_run(config, right, n, train_questions=train_questions)
 
     return cell
 
@@ -72,15 +79,31 @@ def test_the_difference_stands_once_nothing_is_unknown(outputs: Any, gsm8k: Any)
         ({"prompts_per_step": 8}, "prompts_per_step 8, not 4"),
         ({"n": 100}, "100 questions, not 1319"),
         ({"dataset__train_limit": 50}, "dataset.train_limit 50, not none"),
+        ({"train_questions": 1}, "1 training questions, not 7473"),
+        ({"train_questions": None}, "an unknown number of training questions, not 7473"),
+        ({"dataset__name": "mine"}, "dataset mine, not openai/gsm8k"),
+        ({"evaluation__split": "train"}, "training questions asked"),
     ],
 )
 def test_left_out_with_the_reason_anywhere_else(outputs: Any, gsm8k: Any, keys: dict[str, Any], told: str) -> None:
     gsm8k("sign", [90, 95], **keys)
     outputs.tables()
-    text = outputs.text("table1-qwen3.5_9b-gsm8k").replace("\\", "")
+    (file,) = [*(outputs.path / "tables").glob("table1-*.csv"), *(outputs.path / "tables").glob("accuracy-*.csv")]
+    text = outputs.text(file.stem).replace("\\", "")
     assert "| paper |" not in text
     assert told in text
-    assert outputs.csv("table1-qwen3.5_9b-gsm8k")["sign"]["paper_mean"] == ""
+    assert outputs.csv(file.stem)["sign"]["paper_mean"] == ""
+
+
+def test_another_replay_weight_has_no_number_of_the_papers(outputs: Any, gsm8k: Any) -> None:
+    gsm8k("sign", [900, 950])
+    gsm8k("sign_ce", [900, 950], parameters={"replay": synthetic.replay("cross_entropy") | {"weight": 0.5}})
+    gsm8k("tasa_ce", [900, 950])
+    outputs.tables()
+    rows = outputs.csv("table1-qwen3.5_9b-gsm8k")
+    assert [rows[arm]["paper_mean"] for arm in ("sign", "sign_ce", "tasa_ce")] == ["0.738", "", "0.498"]
+    text = outputs.text("table1-qwen3.5_9b-gsm8k").replace("\\", "")
+    assert "sign_ce has none, as its replay weight is 0.5, not 0.05" in text
 
 
 def test_the_default_is_not_the_papers_setting(outputs: Any) -> None:

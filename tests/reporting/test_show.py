@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gradstarve.cli import main
+from gradstarve.reporting.show import describe
 from gradstarve.runs.folder import RunFolder
 
 
@@ -49,3 +50,12 @@ def test_an_unknown_or_ambiguous_name_is_one_line(
     assert "no run 'tassa-g4' in " in capsys.readouterr().err
     assert main(["show", "", "--outputs", str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith("gradstarve show: 2 runs begin with ''")
+
+
+def test_a_copied_folder_is_told_as_the_tables_tell_it(two_runs: tuple[str, str], tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "runs" / two_runs[0])
+    assert describe(folder)["state"] == "interrupted"
+    folder.write_result({"run": "another"})
+    shown = describe(folder)
+    assert shown["state"] == "unreadable"
+    assert "a copied folder?" in shown["why"]

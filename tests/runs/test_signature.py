@@ -15,11 +15,11 @@ from gradstarve.runs.signature import cell_key, evaluation_name, model_key, run_
 
 # Written on 2026-11-30. A change here renames finished runs: their owners would pay for them again.
 WRITTEN = {
-    (): "sign-g4-s42-@",
-    ("advantage=drgrpo", "seed=48", "group_size=8"): "drgrpo-g8-s48-@",
-    ("advantage=sign_ce",): "sign_ce-g4-s42-@",
-    ("advantage=base",): "base-@",
-    ("model=smollm2_135m", "dataset=gsm8k", "advantage=tasa"): "tasa-g4-s42-@",
+    (): "sign-g4-s42-d12dbbe2",
+    ("advantage=drgrpo", "seed=48", "group_size=8"): "drgrpo-g8-s48-34eb42b4",
+    ("advantage=sign_ce",): "sign_ce-g4-s42-dce647d4",
+    ("advantage=base",): "base-944524e1",
+    ("model=smollm2_135m", "dataset=gsm8k", "advantage=tasa"): "tasa-g4-s42-6503983d",
 }
 
 

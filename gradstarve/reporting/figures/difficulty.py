@@ -33,13 +33,15 @@ class Difficulty:
 
 
 def difficulty_of(setting: Setting, settings: Sequence[Setting]) -> Difficulty | None:
-    """The untrained model's samples of the questions where there are any, else the first tenth of the rollouts."""
-    for other in settings:
-        if other.model_key == setting.model_key and other.samples > 1 and other.base is not None:
+    """The untrained model's samples of the same questions where there are any, those of training questions first; else
+    the first tenth of the rollouts."""
+    for other in sorted(settings, key=lambda other: not other.on_training):
+        if other.samples > 1 and other.base is not None and _same_task(setting, other):
             for point in other.base.points:
                 counts = right_and_samples(point, other.evaluation)
                 if counts is not None:
-                    source = f"{other.samples} samples a question of {other.asked} from the untrained model"
+                    kind = "training question" if other.on_training else "question"
+                    source = f"{other.samples} samples a {kind} of {other.asked} from the untrained model"
                     return Difficulty(counts["samples"].to_numpy(), counts["right"].to_numpy(), source, (point.run,))
     samples: list[int] = []
     successes: list[int] = []
@@ -57,6 +59,23 @@ def difficulty_of(setting: Setting, settings: Sequence[Setting]) -> Difficulty |
         return None
     source = f"groups of {smallest} in the first tenth of {len(runs)} trainings"
     return Difficulty(np.array(samples), np.array(successes), source, tuple(runs))
+
+
+def _same_task(setting: Setting, other: Setting) -> bool:
+    """Whether the samples of `other` say how hard the training of `setting` is: the same model, data set, prompt,
+    grader and completion limit. Training questions have another source than those that `setting` is evaluated on."""
+    limit = other.decoding.get("completion_limit") or other.config["completion_limit"]
+    same = (other.model_key, other.asked, limit) == (
+        setting.model_key,
+        setting.asked,
+        setting.config["completion_limit"],
+    )
+    of_side = {"data", "size", "answer"} if other.on_training else set()
+    ours, theirs = (
+        {key: value for key, value in (one.identity.get("dataset") or {}).items() if key not in of_side}
+        for one in (setting, other)
+    )
+    return same and ours == theirs
 
 
 def dead_of(difficulty: Difficulty, group_size: int) -> Degeneracy | None:

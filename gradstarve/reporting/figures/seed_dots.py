@@ -28,7 +28,7 @@ def seed_dots(setting: Setting, group_size: int, paper: Paper) -> Figure:
         if summary.ci95 is not None:
             axes.plot([100 * end for end in summary.ci95], [place - 0.22] * 2, color=colour, linewidth=1.4)
         axes.plot([100 * summary.mean], [place - 0.22], "|", color=colour, markersize=8, markeredgewidth=2)
-        theirs = paper.mean(setting.asked, cell.label, group_size) if like else None
+        theirs = paper.mean_of(setting, cell) if like else None
         if theirs is not None:
             axes.plot([100 * theirs], [place], "d", markerfacecolor="none", markeredgecolor="#000000", markersize=6)
     if setting.base is not None and setting.base.points:

@@ -22,6 +22,7 @@ from gradstarve.reporting.tables.notes import (
     neighbour_notes,
     odd_notes,
     odd_runs,
+    rule_notes,
     seeds_told,
 )
 from gradstarve.reporting.tables.table import Column, Row, Table
@@ -51,6 +52,8 @@ COLUMNS = [
     Column("permutation_p", "perm. p", "p", "terminal"),
     Column("smallest_p", "smallest perm. p", "p"),
     Column("holm_p", "Holm p", "p"),
+    Column("mean_strict", "mean, strict rule", "percent", "csv"),
+    Column("mean_flexible", "mean, flexible rule", "percent", "csv"),
     Column("truncated_training", "trunc. train", "percent", "csv"),
     Column("truncated_evaluation", "trunc. eval", "percent", "csv"),
     Column("truncated", "trunc.", "text", "terminal", machine=False),
@@ -71,11 +74,14 @@ LEGEND = (
 
 
 def kind_of(setting: Setting, group_size: int) -> str:
-    """The table's short name; the paper's table numbers are for questions of the training's own data set."""
-    return f"accuracy-g{group_size}" if setting.transfer else KINDS.get(group_size, f"accuracy-g{group_size}")
+    """The table's short name; the paper's table numbers are for held-out questions of the training's own data set."""
+    elsewhere = setting.transfer or setting.on_training
+    return f"accuracy-g{group_size}" if elsewhere else KINDS.get(group_size, f"accuracy-g{group_size}")
 
 
 def title_of(setting: Setting, group_size: int) -> str:
+    if setting.on_training:
+        return f"Accuracy on training questions of {setting.asked}, which are not held out, G = {group_size}"
     if setting.transfer:
         return f"Accuracy on {setting.asked} after training on {setting.dataset}, G = {group_size}"
     return TITLES.get(group_size, f"Accuracy by advantage, G = {group_size}")
@@ -107,7 +113,7 @@ def accuracy_table(
             values |= _comparison_values(comparison)
             values["holm_p"] = adjusted.get(cell.key)
         if like:
-            values["paper_mean"] = paper.mean(setting.asked, cell.label, group_size)
+            values["paper_mean"] = paper.mean_of(setting, cell)
             if not paper.not_given and values["paper_mean"] is not None and cell.points:
                 values["to_paper"] = values["mean"] - values["paper_mean"]
         values["by_run"] = {
@@ -126,6 +132,7 @@ def accuracy_table(
         *odd_notes(odd),
         *code_note(points),
         *caution_notes(everyone),
+        *rule_notes(everyone),
         *neighbour_notes(setting, settings),
     ]
     seeds = sorted({point.seed for cell in cells for point in cell.points if point.seed is not None})
@@ -152,6 +159,8 @@ def cell_values(cell: Cell) -> dict[str, Any]:
         "max": summary.maximum,
         "ci95": summary.ci95,
         "dead": _mean(point.share("dead") for point in cell.points),
+        "mean_strict": _mean(point.accuracy_under("strict") for point in cell.points),
+        "mean_flexible": _mean(point.accuracy_under("flexible") for point in cell.points),
         "truncated_training": _mean(point.share("truncated") for point in cell.points),
         "truncated_evaluation": _mean(point.final.get("truncated") for point in cell.points),
     }

@@ -52,7 +52,7 @@ def model_tables(settings: Sequence[Setting], paper: Paper, more_notes: Sequence
     """Table 3: one for each pair of training data and questions that at least two models were run on."""
     by_data: dict[tuple[str, str, str], list[Setting]] = defaultdict(list)
     for setting in settings:
-        if setting.samples == 1 and setting.points:
+        if setting.samples == 1 and setting.points and not setting.on_training:
             by_data[setting.dataset, setting.asked, setting.evaluation.rsplit("-", 1)[0]].append(setting)
     tables: list[Table] = []
     for (dataset, asked, _), members in sorted(by_data.items()):
@@ -88,7 +88,7 @@ def model_tables(settings: Sequence[Setting], paper: Paper, more_notes: Sequence
 
 def transfer_table(setting: Setting, paper: Paper, more_notes: Sequence[str] = ()) -> Table | None:
     """sign against drgrpo on questions of another data set than the training's, whatever the sign of the difference."""
-    if not setting.transfer:
+    if not setting.transfer or setting.on_training:
         return None
     like = not paper.unlike(setting)
     rows, notes, cells = [], list(more_notes), []

@@ -43,7 +43,7 @@ LEGEND = (
     "Hodges-Lehmann with its exact interval; could be seen: the true difference that this many seeds would find with "
     "probability 0.8 at the 5 % level."
 )
-REPLAY_PAIRS = (("sign_ce", "sign"), ("tasa_ce", "tasa"), ("contrastive_pair", "sign"))
+REPLAY_PAIRS = (("sign_ce", "sign"), ("tasa_ce", "tasa"), ("contrastive_pair", "tasa"))
 
 
 def contrast_table(setting: Setting, group_size: int, more_notes: Sequence[str] = ()) -> Table | None:

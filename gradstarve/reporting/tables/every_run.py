@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from gradstarve.reporting.cells import Cell, Point, Setting
 from gradstarve.reporting.tables.table import Column, Row, Table
 
-_TEXTS = ("setting", "run", "advantage", "arm", "state", "why", "evaluation", "commit", "dirty")
+_TEXTS = ("setting", "run", "advantage", "arm", "state", "why", "evaluation", "split", "commit", "dirty")
 _COUNTS = ("group_size", "seed", "n", "right", "unverifiable", "tokens", "groups")
 _SHARES = ("all_fail", "mixed", "all_pass", "dead", "truncated")
 COLUMNS = [
     *(Column(key, key, "text", "csv") for key in _TEXTS),
     *(Column(key, key, "count", "csv") for key in _COUNTS),
     Column("accuracy", "accuracy", "percent", "csv"),
+    Column("strict_accuracy", "strict_accuracy", "percent", "csv"),
+    Column("flexible_accuracy", "flexible_accuracy", "percent", "csv"),
     Column("truncated_evaluation", "truncated_evaluation", "percent", "csv"),
     *(Column(key, key, "percent", "csv") for key in _SHARES),
     Column("reward_first", "reward_first", "percent", "csv"),
@@ -40,6 +42,7 @@ def _place(setting: Setting, cell: Cell) -> dict[str, object]:
         "arm": cell.label,
         "group_size": cell.group_size,
         "evaluation": setting.evaluation,
+        "split": "train" if setting.on_training else "eval",
     }
 
 
@@ -54,6 +57,8 @@ def _values(setting: Setting, cell: Cell, point: Point) -> dict[str, object]:
         "n": final["n"],
         "right": final["right"],
         "accuracy": point.accuracy,
+        "strict_accuracy": point.accuracy_under("strict"),
+        "flexible_accuracy": point.accuracy_under("flexible"),
         "unverifiable": final.get("unverifiable"),
         "truncated_evaluation": final.get("truncated"),
         **{key: point.share(key) for key in _SHARES},

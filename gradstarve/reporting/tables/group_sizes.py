@@ -76,7 +76,7 @@ def group_size_table(setting: Setting, paper: Paper, more_notes: Sequence[str] =
                         "dead": fmean(s)
                         if (s := [d for p in cell.points if (d := p.share("dead")) is not None])
                         else None,
-                        "paper_mean": paper.mean(setting.asked, arm, group_size) if like else None,
+                        "paper_mean": paper.mean_of(setting, cell) if like else None,
                         "by_run": {point.run: point.accuracy for point in cell.points},
                     },
                     {},

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from gradstarve.reporting.arms import PAPER_ARMS, UNTRAINED
 from gradstarve.reporting.cells import Cell, Point, Setting
+from gradstarve.runs.rows import MUCH_TRUNCATED
 
-MUCH_TRUNCATED = 0.20
+RULES_APART = 0.01
 MISSING_MARK, MISMATCH_MARK = "†", "‡"
 
 
@@ -94,6 +96,25 @@ def caution_notes(cells: Sequence[Cell]) -> list[str]:
     return notes
 
 
+def rule_notes(cells: Sequence[Cell]) -> list[str]:
+    """Arms that the strict and the flexible rule of finding an answer put more than a point apart."""
+    notes = []
+    for cell in cells:
+        pairs = [(point.accuracy_under("strict"), point.accuracy_under("flexible")) for point in cell.points]
+        both = [(strict, flexible) for strict, flexible in pairs if strict is not None and flexible is not None]
+        if not both:
+            continue
+        strict, flexible = (fmean(side) for side in zip(*both, strict=True))
+        if round(abs(strict - flexible), 9) > RULES_APART:
+            counted = sorted({str(point.final["rule"]) for point in cell.points if point.final.get("rule")})
+            told = f"; the {'/'.join(counted)} rule counts here" if counted else ""
+            notes.append(
+                f"{cell.label}: {100 * strict:.1f} % right where answers are found by the strict rule, "
+                f"{100 * flexible:.1f} % by the flexible one{told}."
+            )
+    return notes
+
+
 def neighbour_notes(setting: Setting, settings: Sequence[Setting]) -> list[str]:
     """Other settings of the same model and data, whose runs are not mixed in."""
     notes = []
@@ -134,6 +155,7 @@ def describe(setting: Setting, group_size: int | None) -> str:
         if decoding.get("greedy", True)
         else f"{setting.samples} samples at temperature {decoding.get('temperature'):g}"
     )
+    which = "training questions (not held out)" if setting.on_training else "questions"
     training = [
         f"{config['steps']} steps",
         f"{config['prompts_per_step']} prompts a step",
@@ -148,7 +170,7 @@ def describe(setting: Setting, group_size: int | None) -> str:
     ]
     return (
         f"{_model_told(config)} on {setting.dataset}: {', '.join(part for part in training if part)}. "
-        f"Evaluated on {'/'.join(f'{n:,}' for n in asked)} questions of {setting.asked}, {how}"
+        f"Evaluated on {'/'.join(f'{n:,}' for n in asked)} {which} of {setting.asked}, {how}"
         f"{_limit_told(decoding, config)}."
     )
 

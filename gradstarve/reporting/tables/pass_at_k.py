@@ -98,8 +98,9 @@ def pass_at_k_table(setting: Setting, more_notes: Sequence[str] = ()) -> Table |
         "questions; a k beyond the samples is left out. Intervals, over questions, are in the csv."
     )
     name = f"pass-at-k-{setting.name}"
+    title = f"pass@k{' on training questions' if setting.on_training else ''} · {setting.name}"
     notes = [*more_notes, *absence_notes(cells)]
-    return Table("pass-at-k", name, f"pass@k · {setting.name}", describe(setting, None), columns, rows, notes, legend)
+    return Table("pass-at-k", name, title, describe(setting, None), columns, rows, notes, legend)
 
 
 def _per_question(counts: pd.DataFrame, k: int) -> pd.Series:

@@ -74,8 +74,7 @@ def leave_one_out_table(setting: Setting, group_size: int, more_notes: Sequence[
         )
     legend = (
         "The mean of an arm when one of its seeds is left out; its difference to drgrpo, and the largest "
-        "permutation p, when "
-        "one seed of either is left out. A conclusion that changes here hangs on one seed."
+        "Welch p, when one seed of either is left out. A conclusion that changes here hangs on one seed."
     )
     kind = f"leave-one-out-g{group_size}"
     caption = f"{describe(setting, group_size)} {seeds_told(cells)}"
