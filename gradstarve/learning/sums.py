@@ -1,8 +1,8 @@
 """The embedded task: sums such as `12+7+5=`.
 
 A verbose answer writes each partial sum (`12+7=19,+5=24`), a concise one the total (`24`). With a completion limit of
-12 tokens the verbose habit overruns on half the sums of three operands and on all of four and five, so a model with that
-habit fails them always, although it can answer: the shape of prompt difficulty that arXiv 2605.07689 reports.
+12 tokens the verbose habit overruns on half the sums of three operands and on all of four and five, so a model with
+that habit fails them always, although it can answer: the shape of prompt difficulty that arXiv 2605.07689 reports.
 """
 
 from __future__ import annotations
