@@ -87,7 +87,7 @@ def test_a_dry_run_shows_config_name_and_state_and_runs_nothing(door: Door, tmp_
     answer = door("dry_run=true", "seed=43", "group_size=8")
     config, names, last = plan(answer.out)
     assert (answer.code, answer.err) == (0, "")
-    assert (config["seed"], config["group_size"], config["steps"]) == (43, 8, 200)
+    assert (config["seed"], config["group_size"], config["steps"]) == (43, 8, 120)
     assert len(names) == 1 and names[0].startswith("sign-g8-s43-")
     assert last == "# 1 run: 0 done, 1 would run"
     assert list(tmp_path.iterdir()) == []
