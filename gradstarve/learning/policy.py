@@ -150,7 +150,7 @@ def _made_model(config: RunConfig, say: Say) -> Path:
             f"model.sha256: {file.name} has sha256 {digest}, not {model.sha256}: another file than was meant"
         )
     identity = {"sha256": digest, "dtype": model.dtype, "layout": 3}
-    with _made_once(Path(config.outputs), model.name, identity, say) as (folder, building):
+    with _made_once(Path(config.outputs), "gguf", identity, say) as (folder, building):
         if building is not None:
             say(f"unpacking {file.name}")
             _unpack_gguf(file, building, getattr(torch, model.dtype))

@@ -426,12 +426,10 @@ def _check(config: RunConfig) -> None:
         )
     for key, name in (
         ("advantage.name", config.advantage.name),
-        ("model.name", config.model.name),
-        ("dataset.name", config.dataset.name),
         ("evaluation.name", config.evaluation.name),
     ):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-            raise UserError(f"{key}: letters, digits, '.', '_' and '-' only, got {name!r}: it names files")
+            raise UserError(f"{key}: letters, digits, '.', '_' and '-' only, got {name!r}: it names a folder")
     if isinstance(config.model, TinyModelConfig) and isinstance(config.dataset, SumsConfig):
         if len(config.model.warm_start.concise_shares) != len(config.dataset.operand_shares):
             raise UserError("model.warm_start.concise_shares: should have one share for each of dataset.operand_shares")

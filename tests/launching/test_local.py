@@ -131,12 +131,12 @@ def test_no_run_outlives_a_launcher_that_is_killed(start: Start, quick: tuple[st
 def test_two_commands_share_the_work_and_take_over_from_the_dead(
     start: Start, quick: tuple[str, ...], tmp_path: Path
 ) -> None:
-    two = ("-m", "seed=42..43", *longer(quick, 60))
-    one = start(*two, "hydra.launcher.jobs=1")
-    pid = until(lambda: training(tmp_path, 1))[0]
-    other = start(*two, "hydra.launcher.jobs=1")
-    until(lambda: len(list((tmp_path / "outputs").glob("runs/*/claim.json"))) == 2)
-    psutil.Process(pid).kill()
+    # Long enough that neither has done both runs before the other has loaded torch.
+    two = ("-m", "seed=42..43", *longer(quick, 250))
+    one, other = start(*two, "hydra.launcher.jobs=1"), start(*two, "hydra.launcher.jobs=1")
+    pids = until(lambda: training(tmp_path, 2))
+    runs = {pid: psutil.Process(pid) for pid in pids}
+    next(run for run in runs.values() if one.pid in {parent.pid for parent in run.parents()}).kill()
     first_code, first = ended(one)
     other_code, second = ended(other)
     # The one whose run was killed says so; the other does that run in its place.

@@ -105,5 +105,7 @@ def test_replay_acts_after_its_warm_up_and_not_before(quick: tuple[str, ...], co
     assert with_it["grad_norm"].iloc[3] != without["grad_norm"].iloc[3]
     assert weightless.read("steps")["grad_norm"].tolist() == pytest.approx(without["grad_norm"].tolist())
     if arm == "contrastive_pair":
-        # At the first replayed step of an untrained policy the margin would be 0; after three steps it is not far off.
-        assert 0 < with_it["replay_loss"].iloc[3] < 2 * math.log(2)
+        # The untrained policy is its own reference: every margin is 0, and a pair's loss is its weight times log 2.
+        at_once = train(f"advantage={arm}", "advantage.replay.warm_up_steps=0").read("steps").iloc[0]
+        assert at_once["replay_rows"] > 0
+        assert 0.05 * math.log(2) - 1e-6 <= at_once["replay_loss"] <= math.log(2) + 1e-6
