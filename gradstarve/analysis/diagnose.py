@@ -66,11 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--group-size {arguments.group_size}: a group has at least 2 completions")
     if arguments.base is not None and not 0 <= arguments.base <= 1:
         raise UserError(f"--base {arguments.base:g}: a success rate lies in [0, 1]")
+    if arguments.html is not None and (arguments.html.is_dir() or not arguments.html.parent.is_dir()):
+        raise UserError(f"--html {arguments.html}: name a file in a folder that exists")
     reading = Reading(arguments.reward, arguments.threshold, arguments.group_size)
     diagnosis = diagnose(arguments.file, reading, arguments.base)
     if arguments.html is not None:
-        if not arguments.html.parent.is_dir():
-            raise UserError(f"--html {arguments.html}: the folder {arguments.html.parent} does not exist")
         temporary = arguments.html.with_name(f".{arguments.html.name}.partial")
         temporary.write_text(as_html(arguments.file.name, diagnosis), encoding="utf-8", errors="backslashreplace")
         temporary.replace(arguments.html)

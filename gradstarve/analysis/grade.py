@@ -68,6 +68,8 @@ def _positive(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.out not in (None, "-"):
+        _check_out(Path(arguments.out), arguments.file)
     rows: list[tuple[int, dict[str, Any]]] = []
     unreadable: list[Unreadable] = []
     for at, row in read_rows(arguments.file):
@@ -275,9 +277,17 @@ def _print_summary(summary: dict[str, Any], to: TextIO) -> None:
         print(f"  not graded: {len(summary['unreadable'])} rows that could not be read", file=to)
 
 
-def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+def _check_out(path: Path, source: str) -> None:
+    """Before anything is graded: an output that cannot be written, or that would take the place of the input."""
+    if path.is_dir():
+        raise UserError(f"--out {path}: is a folder; name a file")
     if not path.parent.is_dir():
         raise UserError(f"--out {path}: there is no folder {path.parent}")
+    if source != "-" and path.resolve() == Path(source).resolve():
+        raise UserError(f"--out {path}: is the file that is graded; rows that cannot be read would be lost")
+
+
+def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("w", encoding="utf-8") as file:
         for row in rows:

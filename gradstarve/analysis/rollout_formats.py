@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -52,8 +53,12 @@ class Reading:
 
 def read_rollouts(path: Path, reading: Reading) -> Rollouts:
     """The groups of a rollout log. Raises UserError, with the row named, for what can't be read as one."""
+    if reading.threshold is not None and not math.isfinite(reading.threshold):
+        raise UserError(f"--threshold {reading.threshold}: should be a number")
     if not path.exists():
-        raise UserError(f"{path}: no such file or folder")
+        raise UserError(
+            f"{path}: no such file or folder{'; standard input is not read here' if str(path) == '-' else ''}"
+        )
     rollouts = _read_folder(path, reading) if path.is_dir() else _read_file(path, reading)
     if not rollouts.groups:
         raise UserError(f"{path}: no completions in it")

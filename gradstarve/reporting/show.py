@@ -81,7 +81,10 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
     """What differs between two runs in config and provenance: dotted key -> [this, other]."""
     found = {}
     for part in ("config", "provenance"):
-        left, right = flat(a[part]), flat(b[part])
+        # Sessions and the machine say when and where; what decides a number is code and versions.
+        left, right = (
+            {k: v for k, v in flat(run[part]).items() if not k.startswith(("sessions", "hardware"))} for run in (a, b)
+        )
         for key in sorted(left.keys() | right.keys()):
             if left.get(key) != right.get(key):
                 found[key if part == "config" else f"provenance.{key}"] = [left.get(key), right.get(key)]

@@ -52,6 +52,8 @@ def read_rows(outputs: Path, progress: Callable[[str], None] | None = None) -> l
             folders = sorted((entry.name, entry.path) for entry in entries if entry.is_dir())
     except FileNotFoundError:
         return []
+    except NotADirectoryError:
+        raise UserError(f"{outputs}: not a folder with runs") from None
     rows: list[RunRow] = []
     shown = time.monotonic()
     for number, (name, path) in enumerate(folders):
@@ -106,6 +108,8 @@ def read_row(name: str, path: str) -> RunRow | None:
         )
         result = None
     evaluations = _read_evaluations(f"{path}/evaluations")
+    if result is not None and not os.path.exists(f"{path}/config.yaml"):  # noqa: PTH110
+        problem, result = "its config.yaml is missing: a folder copied in part?", None
     if result is not None:
         return RunRow(name, Path(path), "done", None, result, evaluations)
     if problem is not None:
