@@ -20,7 +20,7 @@ from gradstarve.errors import UserError
 from gradstarve.runs.claim import holder_of
 from gradstarve.runs.config import read_config
 from gradstarve.runs.folder import LAYOUT, RunFolder, Table, runs_root
-from gradstarve.runs.signature import cell_key, evaluation_name, model_key, run_name, setting_key
+from gradstarve.runs.signature import identity
 from gradstarve.runs.status import read_status
 
 State = Literal["done", "running", "queued", "failed", "interrupted", "lost", "unreadable"]
@@ -70,21 +70,10 @@ def identify(row: RunRow) -> dict[str, Any] | None:
     """What a run's config.yaml asks for, with the keys of a sweep declaration; None where the config cannot be read."""
     try:
         config = read_config(RunFolder(row.folder).read_config())
-        identity = {
-            "run": run_name(config),
-            "advantage": config.advantage.name,
-            "group_size": config.group_size if config.advantage.trains else None,
-            "seed": config.seed if config.advantage.trains else None,
-            "model": config.model.name,
-            "dataset": config.dataset.name,
-            "cell": cell_key(config),
-            "setting": setting_key(config) if config.advantage.trains else None,
-            "model_key": model_key(config),
-            "evaluation": evaluation_name(config),
-        }
+        asked = identity(config)
     except UserError:
         return None
-    return identity if identity["run"] == row.run else None
+    return asked if asked["run"] == row.run else None
 
 
 def read_columns(folder: Path, table: Table, columns: Sequence[str]) -> pd.DataFrame:

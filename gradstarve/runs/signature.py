@@ -79,6 +79,23 @@ def evaluation_name(config: RunConfig) -> str:
     return f"{config.evaluation.name}-{evaluation_key(config)}"
 
 
+def identity(config: RunConfig) -> dict[str, Any]:
+    """What a sweep's declaration says of a run that it wants, and what a run folder says that it is."""
+    trains = config.advantage.trains
+    return {
+        "run": run_name(config),
+        "advantage": config.advantage.name,
+        "group_size": config.group_size if trains else None,
+        "seed": config.seed if trains else None,
+        "model": config.model.name,
+        "dataset": config.dataset.name,
+        "cell": cell_key(config),
+        "setting": setting_key(config) if trains else None,
+        "model_key": model_key(config),
+        "evaluation": evaluation_name(config),
+    }
+
+
 def training_identity(config: RunConfig) -> dict[str, Any]:
     """What `signature` hashes, readable."""
     if not config.advantage.trains:

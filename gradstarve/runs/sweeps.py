@@ -13,28 +13,14 @@ from typing import Any
 from gradstarve.errors import UserError, nearest
 from gradstarve.runs.config import RunConfig
 from gradstarve.runs.files import read_json, write_json
-from gradstarve.runs.signature import cell_key, evaluation_name, model_key, run_name, setting_key
+from gradstarve.runs.signature import identity
 
 
 def declare(
     outputs: Path, name: str | None, title: str | None, command: Sequence[str], runs: Sequence[RunConfig]
 ) -> Path:
     """Write down which runs a multirun asked for. A command typed by hand gets a name from what it asks for."""
-    wanted = [
-        {
-            "run": run_name(config),
-            "advantage": config.advantage.name,
-            "group_size": config.group_size if config.advantage.trains else None,
-            "seed": config.seed if config.advantage.trains else None,
-            "model": config.model.name,
-            "dataset": config.dataset.name,
-            "cell": cell_key(config),
-            "setting": setting_key(config) if config.advantage.trains else None,
-            "model_key": model_key(config),
-            "evaluation": evaluation_name(config),
-        }
-        for config in runs
-    ]
+    wanted = [identity(config) for config in runs]
     if name is None:
         digest = hashlib.sha256(json.dumps(sorted([w["run"], w["evaluation"]] for w in wanted)).encode()).hexdigest()[
             :8
