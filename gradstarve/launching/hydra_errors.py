@@ -10,7 +10,8 @@ from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from gradstarve.errors import UserError, nearest
-from gradstarve.runs.config import RunConfig, nearest_key
+from gradstarve.runs.config import RunConfig
+from gradstarve.runs.config_keys import nearest_key
 
 # What Hydra raises as a ValueError although the user can put it right.
 _MISTAKES_AS_VALUE_ERRORS = ("Config group override",)
@@ -51,7 +52,7 @@ def _composition(error: HydraException) -> str:
         return f"{there[1]}: is a key of the config already: write {there[1]}=VALUE without the +"
     unknown_group = re.match(r"Could not override '(.*?)'\. No match in the defaults list", text)
     if unknown_group is not None:
-        return f"{unknown_group[1]}: unknown key. {nearest_key(unknown_group[1])}"
+        return f"{unknown_group[1]}: unknown key. {nearest_key(unknown_group[1], RunConfig)}"
     twice = re.match(r"Multiple values for (.*?)\.", text)
     if twice is not None:
         return f"{twice[1]}: two values for one group: write {twice[1]}=NAME once, without a +"
@@ -67,7 +68,7 @@ def _nearest_to(cause: ConfigAttributeError | ConfigKeyError) -> str:
         siblings = [str(key) for key in cause.parent_node if not str(key).startswith("_")]
         return nearest(name, siblings)
     suggestion = nearest(name, [field.name for field in fields(RunConfig)])
-    return suggestion if suggestion.startswith("Did you mean") else nearest_key(full_key)
+    return suggestion if suggestion.startswith("Did you mean") else nearest_key(full_key, RunConfig)
 
 
 def _flat(text: str) -> str:

@@ -7,18 +7,18 @@ it, code trusts them.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, TypeAdapter, ValidationError, with_config
 
-from gradstarve.errors import UserError, nearest
+from gradstarve.errors import UserError
 from gradstarve.estimators import get_advantage
+from gradstarve.runs.config_keys import explain
 
 strict = with_config(ConfigDict(extra="forbid", strict=True))
 
@@ -339,7 +339,7 @@ def read_config(plain: Mapping[str, Any]) -> RunConfig:
         # As JSON: strict about every value's type, and dataclasses are built from mappings.
         config = _ADAPTER.validate_json(json.dumps(plain))
     except ValidationError as error:
-        raise UserError(_one_line(error)) from None
+        raise UserError(explain(error, RunConfig)) from None
     _check(config)
     return config
 
@@ -379,7 +379,7 @@ def _read_advantage(plain: dict[str, Any]) -> AdvantageConfig:
         try:
             replay = TypeAdapter(ReplayConfig).validate_json(json.dumps(replay))
         except ValidationError as error:
-            raise UserError(_one_line(error, prefix=("advantage", "replay"))) from None
+            raise UserError(explain(error, RunConfig, prefix=("advantage", "replay"))) from None
     return AdvantageConfig(name, formula, dict(bound.parameters), replay)
 
 
@@ -442,70 +442,3 @@ def _check(config: RunConfig) -> None:
             raise UserError("model.revision: pin a commit, so that the run's name says which weights it starts from")
         if config.loss.kl > 0 and config.model.lora is None:
             raise UserError("loss.kl: with all weights trained, the reference needs a local folder in model.id")
-
-
-def _one_line(error: ValidationError, prefix: tuple[str, ...] = ()) -> str:
-    """The first problem of a pydantic error: where, what, and the nearest names for an unknown key."""
-    problem = error.errors(include_url=False)[0]
-    path = [str(part) for part in (*prefix, *problem["loc"])]
-    node: Any = RunConfig
-    shown: list[str] = []
-    for part in path:
-        # Discriminated unions add their tag to the location; a user never wrote it.
-        if shown and part in {"tiny", "hub", "gguf", "sums", "questions"} and shown[-1] in {"model", "dataset"}:
-            node = next((c for c in _candidates(node) if _source(c) == part), node)
-            continue
-        shown.append(part)
-        if part != path[-1]:
-            node = _child(node, part)
-    where = ".".join(shown)
-    more = len(error.errors()) - 1
-    end = f" (and {more} more)" if more else ""
-    if problem["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
-        names = {name for c in _candidates(node) for name in _field_names(c)}
-        return f"{where}: unknown key. {nearest(path[-1], names)}{end}"
-    if problem["type"] in {"missing", "missing_argument"}:
-        return f"{where}: missing{end}"
-    message = problem["msg"][0].lower() + problem["msg"][1:]
-    given = f", got {problem['input']!r}" if not isinstance(problem["input"], Mapping) else ""
-    return f"{where}: {message.removeprefix('input ')}{given}{end}"
-
-
-def _candidates(node: Any) -> tuple[Any, ...]:
-    # An instance is no candidate: pydantic's own markers, such as Discriminator, are dataclasses too.
-    if isinstance(node, type) and dataclasses.is_dataclass(node):
-        return (node,)
-    return tuple(c for arg in get_args(node) for c in _candidates(arg))
-
-
-def _source(dataclass_type: Any) -> str | None:
-    literal = get_type_hints(dataclass_type).get("source")
-    return get_args(literal)[0] if literal is not None else None
-
-
-def _field_names(dataclass_type: Any) -> list[str]:
-    return [f.name for f in dataclasses.fields(dataclass_type)]
-
-
-def _child(node: Any, part: str) -> Any:
-    for candidate in _candidates(node):
-        hints = get_type_hints(candidate, include_extras=True)
-        if part in hints:
-            return hints[part]
-    return None
-
-
-def known_keys(node: Any = RunConfig, prefix: str = "") -> list[str]:
-    """Every dotted key that a config can have, for naming the nearest to an unknown one."""
-    keys: list[str] = []
-    for candidate in _candidates(node):
-        for name, hint in get_type_hints(candidate, include_extras=True).items():
-            keys.append(prefix + name)
-            keys.extend(known_keys(hint, f"{prefix}{name}."))
-    return sorted(set(keys))
-
-
-def nearest_key(key: str) -> str:
-    """The nearest dotted keys to an unknown one."""
-    close = difflib.get_close_matches(key, known_keys(), n=3, cutoff=0.6)
-    return f"Did you mean {' or '.join(repr(c) for c in close)}?" if close else "See `python run.py --cfg job`."
