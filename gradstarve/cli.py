@@ -14,8 +14,13 @@ from gradstarve.errors import UserError
 # `configure(parser)` and `run(arguments) -> exit code`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("gradstarve.launching.status", "show where the runs stand, also while they run"),
+    "retry": ("gradstarve.launching.retry", "run again what failed, was lost or was interrupted"),
+    "cancel": ("gradstarve.launching.cancel", "stop runs that are queued or running"),
+    "clean": ("gradstarve.launching.clean", "delete what is no longer needed, after asking"),
     "show": ("gradstarve.reporting.show", "explain one run: config, formula, provenance, state, results"),
+    "export": ("gradstarve.learning.export", "write a run's final policy as a plain model folder, its adapter merged"),
     "tables": ("gradstarve.reporting.tables_command", "build the tables and figures of what lies in outputs/"),
+    "mirror": ("gradstarve.reporting.mirror", "copy finished runs and tables to Weights & Biases"),
     "report": ("gradstarve.reporting.report_command", "write the report, one HTML file that opens offline"),
     "grade": ("gradstarve.analysis.grade", "grade completions against golds"),
     "regrade": ("gradstarve.analysis.regrade", "grade a run's stored text again and show what moved"),

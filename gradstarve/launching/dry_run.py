@@ -1,4 +1,4 @@
-"""`dry_run=true`: the resolved config, each run's name, what is done, and what would run. Runs nothing."""
+"""`dry_run=true`: the resolved config, what it would need, each run's name and what is done of it. Runs nothing."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ from typing import Any
 
 import yaml
 
+from gradstarve.launching.estimate_text import estimate_lines
 from gradstarve.launching.jobs import Job
+from gradstarve.learning.rollout_engine import require_engine
 from gradstarve.runs.claim import holder_of
 from gradstarve.runs.config import plain_config
 
 
 def print_plan(jobs: Sequence[Job], asked: int) -> None:
-    """Prints to standard output. `asked` counts the configs before equal ones were taken together."""
+    """Prints to standard output. `asked` counts the configs before equal ones were taken together.
+
+    Raises UserError, at the end, where a run could not sample here.
+    """
     configs = [(job, config) for job in jobs for config in job.configs]
     plains = [{**plain_config(config), "dry_run": False} for _, config in configs]
     common = functools.reduce(_shared, plains)
     several = len(plains) > 1
     print(f"# config{', as far as all runs share it' if several else ''}")
     print(yaml.safe_dump(common, sort_keys=False, allow_unicode=True).rstrip())
+    print("\n".join(estimate_lines(jobs)))
     print("# runs")
     states = {job.name: _state(job) for job in jobs}
     width = max(len(job.name) for job in jobs)
@@ -36,6 +42,9 @@ def print_plan(jobs: Sequence[Job], asked: int) -> None:
         f"# {len(jobs)} run{'s' if len(jobs) > 1 else ''}: {len(jobs) - missing} done, {missing} would run"
         + (f"; {repeats} more asked for one of these again" if repeats else "")
     )
+    for job, config in configs:
+        if states[job.name] == "missing":
+            require_engine(config, patience=0)
 
 
 def _state(job: Job) -> str:

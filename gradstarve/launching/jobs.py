@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradstarve.errors import UserError
+from gradstarve.learning.tracking import require_tracker
 from gradstarve.runs.config import RunConfig
 from gradstarve.runs.folder import RunFolder
 from gradstarve.runs.signature import evaluation_name
@@ -42,10 +43,14 @@ def make_room(jobs: Sequence[Job]) -> None:
 
 
 def jobs_of(configs: Sequence[RunConfig]) -> list[Job]:
-    """The jobs behind `configs`, in their order. Configs that ask for the same run and evaluation count once."""
+    """The jobs behind `configs`, in their order. Configs that ask for the same run and evaluation count once.
+
+    Raises UserError where a run could not be tracked as it is asked to.
+    """
     by_folder: dict[str, dict[str, RunConfig]] = {}
     folders: dict[str, RunFolder] = {}
     for config in configs:
+        require_tracker(config)
         folder = RunFolder.of(config)
         path = str(folder.path)
         folders.setdefault(path, folder)

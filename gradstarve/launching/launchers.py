@@ -6,19 +6,33 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradstarve.errors import UserError
-from gradstarve.launching import local
+from gradstarve.launching import local, slurm
 from gradstarve.launching.jobs import Job
+from gradstarve.launching.slurm_options import read_options
 
 
 class Local:
-    """conf/hydra/launcher/local.yaml. `jobs`: runs at a time, None for one a core; `threads`: of each run."""
+    """conf/hydra/launcher/local.yaml. `jobs`: runs at a time; `threads` and `processes`: of each run."""
 
-    def __init__(self, jobs: Any, threads: Any) -> None:
-        self.jobs = None if jobs is None else positive(jobs, "hydra.launcher.jobs")
-        self.threads = positive(threads, "hydra.launcher.threads")
+    def __init__(self, jobs: Any, threads: Any, processes: Any) -> None:
+        self.how = local.How(
+            at_once=None if jobs is None else positive(jobs, "hydra.launcher.jobs"),
+            threads=positive(threads, "hydra.launcher.threads"),
+            processes=positive(processes, "hydra.launcher.processes"),
+        )
 
     def launch_jobs(self, jobs: Sequence[Job]) -> int:
-        return local.launch(jobs, self.jobs, self.threads)
+        return local.launch(jobs, self.how)
+
+
+class Slurm:
+    """conf/hydra/launcher/slurm.yaml and its presets: see slurm_options.SlurmOptions."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = read_options(options)
+
+    def launch_jobs(self, jobs: Sequence[Job]) -> int:
+        return slurm.launch(jobs, self.options)
 
 
 def positive(value: Any, key: str) -> int:

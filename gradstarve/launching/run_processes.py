@@ -18,7 +18,8 @@ from typing import Any, Self
 
 import yaml
 
-from gradstarve.launching.fork_server import GRACE_SECONDS
+from gradstarve.launching.fork_server import GRACE_SECONDS, STOPPING
+from gradstarve.runs.claim import LAUNCHER_VARIABLE, launcher_name
 from gradstarve.runs.config import RunConfig, plain_config
 
 # One thread for the server itself, so that nothing it imports starts a pool before it forks; CUDA is looked for
@@ -39,12 +40,6 @@ def gpus() -> list[str]:
     return sorted(file.name.removeprefix("nvidia") for file in Path("/dev").glob("nvidia[0-9]*"))
 
 
-def one_gpu() -> dict[str, str]:
-    """A run trains on one GPU: TRL refuses several in one process. Which of several a run gets is not chosen yet."""
-    found = gpus()
-    return {"CUDA_VISIBLE_DEVICES": found[0]} if len(found) > 1 else {}
-
-
 @dataclass(frozen=True)
 class Ended:
     """A run's process has ended; `code` is its exit code, or minus the signal that ended it."""
@@ -58,6 +53,8 @@ class RunProcesses:
 
     def __init__(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
+        # The server unblocks the signals once it can take them.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
         # -P: a file in the current folder must not take the place of a library's module.
         self._server = subprocess.Popen(
             [sys.executable, "-P", "-m", "gradstarve.launching.fork_server"],
@@ -68,12 +65,13 @@ class RunProcesses:
             env={
                 **os.environ,
                 **_ENVIRONMENT,
-                **one_gpu(),
+                LAUNCHER_VARIABLE: launcher_name(),
                 "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             },
             # A session of its own: Ctrl-C reaches us alone, and we say once to each run that it is to stop.
             start_new_session=True,
         )
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         assert self._server.stdout is not None
         self._selector = DefaultSelector()
         self._selector.register(self._server.stdout, EVENT_READ)
@@ -93,7 +91,7 @@ class RunProcesses:
         self._server.stdin.close()
         try:
             if not self.ready:
-                self._server.terminate()
+                self._server.kill()
             self._server.wait(GRACE_SECONDS + 10)
         except subprocess.TimeoutExpired:
             self._server.kill()
@@ -103,10 +101,26 @@ class RunProcesses:
             os.killpg(self._server.pid, signal.SIGKILL)
         self._errors.close()
 
-    def start(self, number: int, configs: Sequence[RunConfig], log: Path, threads: int) -> None:
-        """Ask for a process that executes `configs`; `number` comes back with its end."""
-        plains = yaml.safe_dump([plain_config(config) for config in configs], allow_unicode=True)
-        self._say(number=number, log=str(log.absolute()), threads=threads, configs=plains)
+    def start(
+        self,
+        number: int,
+        configs: Sequence[RunConfig],
+        log: Path,
+        threads: int,
+        processes: int = 1,
+        gpus: Sequence[str] | None = None,
+        patient: bool = False,
+    ) -> None:
+        """Ask for processes that execute `configs` (fork_server.Request); `number` comes back with their end."""
+        self._say(
+            number=number,
+            log=str(log.absolute()),
+            threads=threads,
+            configs=yaml.safe_dump([plain_config(config) for config in configs], allow_unicode=True),
+            processes=processes,
+            gpus=None if gpus is None else list(gpus),
+            patient=patient,
+        )
 
     def signal_all(self, number: int) -> None:
         self._say(signal=number)

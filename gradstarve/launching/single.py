@@ -29,9 +29,10 @@ def _run_one(plain: dict[str, Any]) -> int:
     if config.dry_run:
         print_plan(jobs, 1)
         return 0
-    threads = positive(HydraConfig.get().launcher.get("threads"), "hydra.launcher.threads")
+    launcher = HydraConfig.get().launcher
+    threads, processes = (positive(launcher.get(key), f"hydra.launcher.{key}") for key in ("threads", "processes"))
     make_room(jobs)
-    code = local.launch(jobs, 1, threads)
+    code = local.launch(jobs, local.How(1, threads, processes))
     status = read_status(jobs[0].folder.path) or {}
     if code == 1 and status.get("traceback") and not str(status.get("error")).startswith("UserError"):
         print(status["traceback"], file=sys.stderr)

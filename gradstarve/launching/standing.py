@@ -1,19 +1,21 @@
-"""How far each run is, read from the run folders alone."""
+"""How far each run is: what its folder says, and what SLURM says of the job that it was submitted in."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from gradstarve.launching.jobs import Job
+from gradstarve.runs.code_version import code_in_words
 from gradstarve.runs.folder import RunFolder, runs_root
 from gradstarve.runs.rows import RunRow, identify, read_row, read_rows
-from gradstarve.runs.signature import setting_key
+from gradstarve.runs.scheduler import ClusterJob, NoAnswer, tasks_of
+from gradstarve.runs.signature import identity
 from gradstarve.runs.status import read_status
 from gradstarve.runs.sweeps import read_sweep, read_sweeps
 
@@ -44,7 +46,8 @@ class Standing:
     `reward` is the mean of the last 10 steps, `dead` and `truncated` those of all steps so far; `accuracy` is the final
     evaluation's. `remaining` is in seconds, for the training steps that are left. `phase` is what a running run said
     last, where it does no step. `why` is one line for a run that is not done. A run without a folder is "missing";
-    "lost" was running in a process that is gone.
+    "lost" was running in a process that is gone, or was queued in a job that is. `job` is the SLURM job it was last
+    submitted in, as scancel takes it, while that is queued or running; `note` is what should be known of any run.
     """
 
     wanted: Wanted
@@ -59,6 +62,8 @@ class Standing:
     seconds: float | None = None
     phase: str | None = None
     why: str | None = None
+    job: str | None = None
+    note: str | None = None
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -73,20 +78,8 @@ def wanted_by(jobs: Iterable[Job]) -> list[Wanted]:
     found = []
     for job in jobs:
         config = job.configs[0]
-        trains = config.advantage.trains
-        found.append(
-            Wanted(
-                run=job.name,
-                folder=job.folder.path,
-                advantage=config.advantage.name,
-                group_size=config.group_size if trains else None,
-                seed=config.seed if trains else None,
-                model=config.model.name,
-                dataset=config.dataset.name,
-                setting=setting_key(config) if trains else None,
-                steps=config.steps if trains else None,
-            )
-        )
+        wanted = _wanted({**identity(config), "evaluation": None}, Path(config.outputs))
+        found.append(replace(wanted, steps=config.steps if config.advantage.trains else None))
     return found
 
 
@@ -111,12 +104,13 @@ def standing_of(wanted: Wanted) -> Standing:
     row = read_row(wanted.folder.name, str(wanted.folder))
     if row is None:
         return Standing(wanted, "missing", steps=wanted.steps)
+    note = _other_code(wanted.folder)
     if row.state == "done":
-        return _finished(wanted, row)
+        return replace(_finished(wanted, row), note=note)
     status = read_status(wanted.folder) or {}
     steps = wanted.steps or _steps_asked(wanted.folder)
     frame = _rows(wanted.folder)
-    standing: dict[str, Any] = {"steps": steps, "why": row.why}
+    standing: dict[str, Any] = {"steps": steps, "why": row.why, "note": note}
     if row.state == "running":
         standing["why"] = None
     if isinstance(status.get("started"), int | float):
@@ -138,7 +132,75 @@ def standing_of(wanted: Wanted) -> Standing:
 
 
 def standings(wanted: Sequence[Wanted]) -> list[Standing]:
-    return [standing_of(each) for each in wanted]
+    """Reads the runs' folders, and asks SLURM once about all that were submitted and are not done."""
+    found = [standing_of(each) for each in wanted]
+    submissions: dict[int, dict[str, Any]] = {}
+    for number, standing in enumerate(found):
+        submission = None if standing.state == "done" else RunFolder(standing.wanted.folder).submission()
+        if submission is not None:
+            submissions[number] = submission
+    if not submissions:
+        return found
+    tasks: dict[tuple[str, int], ClusterJob] | None
+    try:
+        tasks = tasks_of({s["batch"] for s in submissions.values()}, min(s["submitted"] for s in submissions.values()))
+    except NoAnswer as none:
+        tasks, silence = None, str(none)
+    for number, submission in submissions.items():
+        if tasks is None:
+            found[number] = _without_an_answer(found[number], submission, silence)
+        else:
+            found[number] = _with_job(found[number], submission, tasks.get((submission["batch"], submission["task"])))
+    return found
+
+
+def _with_job(standing: Standing, submission: Mapping[str, Any], job: ClusterJob | None) -> Standing:
+    """What the folder says, put right by what SLURM says of the job."""
+    began = _began(standing, submission)
+    state, why = standing.state, standing.why
+    if job is None:
+        if state == "running":
+            state, why = "lost", "SLURM no longer knows its job"
+        elif not began:
+            state, why = "lost", f"submitted as {submission['batch']}, but SLURM knows no such job any more"
+        return replace(standing, state=state, why=why)
+    if job.ended:
+        ended = f"job {job.id} ended as {job.state}" + (f" on {job.nodes}" if job.nodes else "")
+        if state == "running":
+            state, why = "lost", f"{ended}; it goes on from its checkpoint when it is asked for again"
+        elif state in {"interrupted", "lost"} and began:
+            why = f"{why}; {ended}"
+        elif not began:
+            state, why = "lost", f"{ended} before the run began"
+        return replace(standing, state=state, why=why)
+    if job.waits:
+        again = f", to go on after step {standing.step}" if standing.step else ""
+        return replace(
+            standing, state="queued", why=f"job {job.id} waits{_because(job)}{again}", job=job.id, phase=None
+        )
+    if state in {"running", "failed"} and began:
+        return replace(standing, job=job.id)
+    if state == "lost" and began:
+        return replace(standing, why=f"{why}, though job {job.id} goes on", job=job.id)
+    return replace(standing, state="queued", why=f"job {job.id} has begun; the run's turn will come", job=job.id)
+
+
+def _without_an_answer(standing: Standing, submission: Mapping[str, Any], silence: str) -> Standing:
+    if standing.state == "running" or not _began(standing, submission):
+        state = "running" if standing.state == "running" else "queued"
+        why = f"as far as its folder says, submitted as {submission['batch']} ({silence})"
+        return replace(standing, state=state, why=why)
+    return standing
+
+
+def _began(standing: Standing, submission: Mapping[str, Any]) -> bool:
+    """Whether what the folder says is of this submission, and not of an earlier one."""
+    status = read_status(standing.wanted.folder) or {}
+    return status.get("batch") == submission["batch"]
+
+
+def _because(job: ClusterJob) -> str:
+    return "" if job.reason is None else f" ({job.reason})"
 
 
 def _finished(wanted: Wanted, row: RunRow) -> Standing:
@@ -178,6 +240,18 @@ def _wanted(entry: Mapping[str, Any], outputs: Path) -> Wanted:
         setting=entry["setting"],
         evaluation=entry["evaluation"],
     )
+
+
+def _other_code(folder: Path) -> str | None:
+    """Where the code that ran a run is not the code that it was submitted with."""
+    submission = RunFolder(folder).submission()
+    if submission is None:
+        return None
+    submitted = submission["code"]
+    ran = [session["code"] for session in RunFolder(folder).provenance().get("sessions", []) if session.get("job")]
+    if not ran or ran[-1] == submitted:
+        return None
+    return f"submitted with {code_in_words(submitted)}, run with {code_in_words(ran[-1])}"
 
 
 def _undeclared(row: RunRow) -> Wanted:

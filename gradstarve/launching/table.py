@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -20,6 +21,7 @@ _STYLES = {
 }
 _TROUBLE = ("failed", "lost", "unreadable", "interrupted")
 _MOST_TROUBLE_ROWS = 20
+_MOST_NOTES = 3
 
 
 def table(standings: Sequence[Standing], width: int) -> RenderableType:
@@ -44,6 +46,12 @@ def table(standings: Sequence[Standing], width: int) -> RenderableType:
     parts.extend(_trouble(standing) for standing in trouble[:_MOST_TROUBLE_ROWS])
     if len(trouble) > _MOST_TROUBLE_ROWS:
         parts.append(Text(f"and {len(trouble) - _MOST_TROUBLE_ROWS} more that are not well"))
+    notes = [standing for standing in standings if standing.note is not None]
+    parts.extend(Text(f"note: {standing.wanted.run}: {standing.note}", "yellow") for standing in notes[:_MOST_NOTES])
+    if len(notes) > _MOST_NOTES:
+        parts.append(Text(f"note: the same of {len(notes) - _MOST_NOTES} more runs", "yellow"))
+    waiting = [standing for standing in standings if standing.state == "queued" and standing.why is not None]
+    parts.extend(_reasons(waiting))
     parts.append(Text(summary(standings)))
     return Group(*parts)
 
@@ -54,7 +62,7 @@ def summary(standings: Sequence[Standing]) -> str:
     for standing in standings:
         counts[standing.state] = counts.get(standing.state, 0) + 1
     order = ["done", "running", "queued", *_TROUBLE, "missing"]
-    return f"{len(standings)} runs: " + ", ".join(f"{counts[state]} {state}" for state in order if state in counts)
+    return f"{len(standings)} run{'s' if len(standings) != 1 else ''}: " + ", ".join(f"{counts[state]} {state}" for state in order if state in counts)
 
 
 def progress_of(standing: Standing) -> str:
@@ -133,6 +141,15 @@ def _running(standings: Sequence[Standing]) -> Table:
             standing.phase or "",
         )
     return rows
+
+
+def _reasons(waiting: Sequence[Standing]) -> list[Text]:
+    """One line for each reason why runs wait, less the job's own number."""
+    counts: dict[str, int] = {}
+    for standing in waiting:
+        reason = re.sub(r"^job \d+(_\d+)? ", "", str(standing.why))
+        counts[reason] = counts.get(reason, 0) + 1
+    return [Text(f"queued: {count} of which the job {reason}", "dim") for reason, count in sorted(counts.items())[:5]]
 
 
 def _trouble(standing: Standing) -> Text:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,19 @@ import pandas as pd
 import torch
 from transformers import GenerationConfig
 
-from gradstarve.learning.tasks import Question, Task
+from gradstarve.errors import UserError
+from gradstarve.learning.decoding import TOP_K, TOP_P, Asked, Decoding, Engine, Generate, ask, batches
+from gradstarve.learning.stopping import Stopped, Stopping, never
+from gradstarve.learning.tasks import Task
+from gradstarve.learning.unfinished import Unfinished, fingerprint
+from gradstarve.learning.vllm_evaluation import vllm_engine
 from gradstarve.runs.config import RunConfig
 from gradstarve.runs.files import read_json, write_json, write_parquet
 from gradstarve.runs.signature import evaluation_identity, evaluation_key, evaluation_name
 
 Say = Callable[[str], None]
+
+SAY_EVERY_SECONDS = 10.0
 
 
 def evaluate(
@@ -27,23 +35,37 @@ def evaluate(
     step: int,
     folder: Path,
     say: Say = lambda _: None,
+    stopping: Stopping = never,
+    engine: Engine = "hf",
 ) -> dict[str, Any]:
     """Ask the evaluation questions, grade by every rule, write `folder/step-<step>.parquet`, return its summary.
 
-    Training is not disturbed: the model's mode and torch's random state are as before.
+    Batches are kept as they come, and what an interrupted evaluation of the same weights has kept is not asked again.
+    Training is not disturbed: the model's mode and torch's random state are as before. Raises Stopped between two
+    batches, where `stopping` says so.
     """
-    started = time.perf_counter()
     questions = (task.train if config.evaluation.split == "train" else task.evaluation)[: config.evaluation.limit]
-    was_training = model.training
-    model.eval()
-    devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), torch.no_grad():
-        torch.manual_seed(config.evaluation.seed)
-        rows = _ask(model, tokenizer, questions, config, say)
-    model.train(was_training)
-    frame = _grade(rows, task)
+    decoding = Decoding.of(config, model, tokenizer, engine)
+    asked = ask(tokenizer, questions, config)
+    head = {"key": evaluation_key(config), "weights": fingerprint(model), "ends": list(decoding.ends)}
+    unfinished = Unfinished.open(_unfinished_file(folder, step), head)
+    left = [
+        batch for batch in batches(asked, decoding.batch_size) if not all(one.key in unfinished.rows for one in batch)
+    ]
+    if left:
+        if unfinished.rows:
+            say(f"evaluating: {len(unfinished.rows)} of {len(asked)} completions are there from before")
+        with _engine(model, tokenizer, decoding, asked, folder, say) as generate:
+            _answer(left, len(asked), generate, tokenizer, decoding, unfinished, say, stopping)
+    grading = time.perf_counter()
+    frame = _grade([_row(one, unfinished.rows[one.key]) for one in asked], task)
     write_parquet(folder / f"step-{step:06d}.parquet", frame)
-    return summarise(frame, task.rule, step, time.perf_counter() - started)
+    seconds = unfinished.seconds + time.perf_counter() - grading
+    samples = len(asked) // len(questions)
+    return {
+        **summarise(frame, task.rule, step, seconds),
+        "decoding": decoding.described(tokenizer, samples),
+    }
 
 
 def summarise(frame: pd.DataFrame, rule: str, step: int, seconds: float) -> dict[str, Any]:
@@ -72,7 +94,10 @@ def summarise(frame: pd.DataFrame, rule: str, step: int, seconds: float) -> dict
 
 
 def write_summary(folder: Path, run: str, config: RunConfig, summary: dict[str, Any], final: bool) -> None:
-    """Add one step's summary. `summary.json` exists only once the final one is in; until then it is `partial.json`."""
+    """Add one step's summary. `summary.json` exists only once the final one is in; until then it is `partial.json`.
+
+    What the evaluation kept while it ran goes only now: until here a kill costs no completion.
+    """
     before = read_json(folder / "summary.json") or read_json(folder / "partial.json") or {}
     by_step = {**before.get("by_step", {}), str(summary["step"]): summary}
     content = {
@@ -89,77 +114,115 @@ def write_summary(folder: Path, run: str, config: RunConfig, summary: dict[str, 
         (folder / "partial.json").unlink(missing_ok=True)
     else:
         write_json(folder / "partial.json", content)
+    for file in folder.glob("step-*.jsonl") if final else [_unfinished_file(folder, summary["step"])]:
+        file.unlink(missing_ok=True)
 
 
-def _ask(
-    model: Any,
+def _unfinished_file(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:06d}.jsonl"
+
+
+def _engine(
+    model: Any, tokenizer: Any, decoding: Decoding, asked: Sequence[Asked], folder: Path, say: Say
+) -> AbstractContextManager[Generate]:
+    if decoding.engine == "vllm":
+        longest = max(len(one.tokens) for one in asked)
+        return vllm_engine(model, tokenizer, decoding, longest, folder / "weights.tmp", say)
+    return hf_engine(model, tokenizer, decoding)
+
+
+def _answer(
+    left: Sequence[Sequence[Asked]],
+    total: int,
+    generate: Generate,
     tokenizer: Any,
-    questions: list[Question],
-    config: RunConfig,
+    decoding: Decoding,
+    unfinished: Unfinished,
     say: Say,
-) -> list[dict[str, Any]]:
-    evaluation = config.evaluation
-    ends = _end_tokens(model, tokenizer)
+    stopping: Stopping,
+) -> None:
+    started = last_said = time.monotonic()
+    before = len(unfinished.rows)
+    for batch in left:
+        if stopping():
+            raise Stopped("stopped as asked, while evaluating")
+        asking = time.perf_counter()
+        rows = []
+        for one, ids in zip(batch, generate(batch), strict=True):
+            kept, truncated = decoding.cut(ids)
+            rows.append(
+                {
+                    "question_id": one.question.id,
+                    "sample": one.sample,
+                    "completion": tokenizer.decode(kept, skip_special_tokens=True),
+                    "truncated": truncated,
+                    "length": len(kept),
+                }
+            )
+        unfinished.add(rows, time.perf_counter() - asking)
+        now = time.monotonic()
+        if now - last_said > SAY_EVERY_SECONDS:
+            last_said = now
+            done = len(unfinished.rows)
+            rate = (done - before) / (now - started)
+            say(
+                f"evaluating: {done} of {total} completions, {rate:.1f} a second, "
+                f"about {_duration((total - done) / rate)} left"
+            )
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+@contextmanager
+def hf_engine(model: Any, tokenizer: Any, decoding: Decoding) -> Iterator[Generate]:
+    """transformers' own generation, with the model where it is.
+
+    A question's samples each have the prompt computed: transformers repeats prompts before it computes them.
+    """
     sampling = (
         {"do_sample": False}
-        if evaluation.greedy
-        else {"do_sample": True, "temperature": evaluation.temperature, "top_k": 0, "top_p": 1.0}
+        if decoding.greedy
+        else {"do_sample": True, "temperature": decoding.temperature, "top_k": TOP_K, "top_p": TOP_P}
     )
     generation = GenerationConfig(
-        max_new_tokens=evaluation.completion_limit or config.completion_limit,
-        eos_token_id=ends,
-        pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends[0],
+        max_new_tokens=decoding.completion_limit,
+        eos_token_id=list(decoding.ends),
+        pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else decoding.ends[0],
         bos_token_id=None,
         **sampling,
     )
-    samples = 1 if evaluation.greedy else evaluation.samples
-    asked = [(question, sample) for question in questions for sample in range(samples)]
-    tokens = {q.id: _prompt_tokens(tokenizer, q, config) for q in questions}
-    # Prompts of like length share a batch, so that little is padded; the rows go back into the questions' order.
-    order = sorted(range(len(asked)), key=lambda i: (len(tokens[asked[i][0].id]), i))
-    rows: dict[int, dict[str, Any]] = {}
-    last_said = time.monotonic()
-    for start in range(0, len(order), evaluation.batch_size):
-        batch = order[start : start + evaluation.batch_size]
-        padded = tokenizer.pad({"input_ids": [tokens[asked[i][0].id] for i in batch]}, return_tensors="pt")
+
+    def generate(batch: Sequence[Asked]) -> list[list[int]]:
+        torch.manual_seed(decoding.seed_of(batch[0]))
+        padded = tokenizer.pad({"input_ids": [list(one.tokens) for one in batch]}, return_tensors="pt")
         inputs = {key: padded[key].to(model.device) for key in ("input_ids", "attention_mask")}
-        output = model.generate(**inputs, generation_config=generation)
-        for i, ids in zip(batch, output[:, inputs["input_ids"].shape[1] :].tolist(), strict=True):
-            question, sample = asked[i]
-            end = next((place for place, token in enumerate(ids) if token in ends), None)
-            kept = ids if end is None else ids[: end + 1]
-            rows[i] = {
-                "question_id": question.id,
-                "sample": sample,
-                "question": question.text,
-                "gold": question.gold,
-                "completion": tokenizer.decode(kept, skip_special_tokens=True),
-                "truncated": end is None,
-                "length": len(kept),
-            }
-        if time.monotonic() - last_said > 10:
-            last_said = time.monotonic()
-            say(f"evaluating: {len(rows)} of {len(asked)} completions")
-    return [rows[i] for i in range(len(asked))]
+        try:
+            output = model.generate(**inputs, generation_config=generation)
+        except torch.OutOfMemoryError as error:
+            raise UserError(
+                f"evaluation.batch_size: {len(batch)} completions at a time do not fit into memory; choose fewer"
+            ) from error
+        return output[:, inputs["input_ids"].shape[1] :].tolist()
+
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []), torch.no_grad():
+            yield generate
+    finally:
+        model.train(was_training)
 
 
-def _prompt_tokens(tokenizer: Any, question: Question, config: RunConfig) -> list[int]:
-    """The same tokens that training puts before a completion."""
-    if isinstance(question.prompt, str):
-        return list(tokenizer(question.prompt)["input_ids"])
-    thinking = config.dataset.prompt.thinking if config.dataset.source == "questions" else False
-    return list(
-        tokenizer.apply_chat_template(
-            question.prompt, add_generation_prompt=True, tokenize=True, return_dict=True, enable_thinking=thinking
-        )["input_ids"]
-    )
-
-
-def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """Every token that ends a completion, as TRL's trainer counts them."""
-    declared = model.generation_config.eos_token_id
-    ends = [declared] if isinstance(declared, int) else list(declared or [])
-    return ends if tokenizer.eos_token_id in ends else [tokenizer.eos_token_id, *ends]
+def _row(one: Asked, answer: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "question_id": one.question.id,
+        "sample": one.sample,
+        "question": one.question.text,
+        "gold": one.question.gold,
+        **{key: answer[key] for key in ("completion", "truncated", "length")},
+    }
 
 
 def _grade(rows: list[dict[str, Any]], task: Task) -> pd.DataFrame:

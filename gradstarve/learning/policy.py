@@ -20,6 +20,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 from transformers.utils import logging as transformers_logging
 
 from gradstarve.errors import UserError
+from gradstarve.learning.adapters import check_adapter, reach
+from gradstarve.learning.chat_template import check_chat_template
+from gradstarve.learning.hub import load_from_hub
+from gradstarve.learning.stop_tokens import end_at_stop
 from gradstarve.learning.tiny import WARM_START_VERSION, make_warm_start
 from gradstarve.runs.config import (
     GgufModelConfig,
@@ -44,27 +48,30 @@ class Policy:
 
 def load_policy(config: RunConfig, say: Say = lambda _: None) -> Policy:
     """The untrained policy, without LoRA. What has to be made first is made once and kept under `outputs/models/`."""
+    policy = _untrained(config, say)
+    if config.model.lora is not None and config.advantage.trains:
+        say(str(reach(policy.model, config.model.lora)))
+    return policy
+
+
+def _untrained(config: RunConfig, say: Say) -> Policy:
     transformers_logging.disable_progress_bar()
     model = config.model
     if isinstance(model, HubModelConfig):
-        return _from_hub(model)
-    folder = _made_model(config, say)
-    loaded = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, model.dtype), local_files_only=True)
-    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left", local_files_only=True)
-    return _prepared(loaded, tokenizer)
+        loaded, tokenizer = load_from_hub(model)
+    else:
+        loaded, tokenizer = _from_folder(_made_model(config, say), model.dtype)
+    check_chat_template(tokenizer, config)
+    return _prepared(loaded, tokenizer, config)
 
 
 def load_trained(config: RunConfig, weights: Path, say: Say = lambda _: None) -> Policy:
     """The policy of a finished run, from its kept weights. Raises ValueError where an adapter does not fit."""
     if config.model.lora is None:
-        model = AutoModelForCausalLM.from_pretrained(
-            weights, dtype=getattr(torch, config.model.dtype), local_files_only=True
-        )
-        tokenizer = AutoTokenizer.from_pretrained(weights, padding_side="left", local_files_only=True)
-        return _prepared(model, tokenizer)
-    base = load_policy(config, say)
+        return _prepared(*_from_folder(weights, config.model.dtype), config)
+    base = _untrained(config, say)
     adapted = PeftModel.from_pretrained(base.model, str(weights))
-    _check_adapter(adapted, weights)
+    check_adapter(adapted, weights)
     return Policy(adapted, base.tokenizer)
 
 
@@ -82,7 +89,13 @@ def lora(config: LoraConfig | None) -> PeftLoraConfig | None:
     )
 
 
-def _prepared(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Policy:
+def _from_folder(folder: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left", local_files_only=True)
+    return model, tokenizer
+
+
+def _prepared(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: RunConfig) -> Policy:
     """Only tokens are taken from the model's own generation settings: a repetition penalty there, say, would decode
     otherwise than the config says, and other than training does."""
     own = model.generation_config
@@ -91,40 +104,8 @@ def _prepared(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Pol
     )
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
+    end_at_stop(model, tokenizer, config.dataset)
     return Policy(model, tokenizer)
-
-
-def _from_hub(model: HubModelConfig) -> Policy:
-    options = {"revision": model.revision} if not Path(model.id).is_dir() else {}
-    attention = {"attn_implementation": model.attention} if model.attention else {}
-    try:
-        loaded = AutoModelForCausalLM.from_pretrained(
-            model.id, dtype=getattr(torch, model.dtype), **options, **attention
-        )
-        tokenizer = AutoTokenizer.from_pretrained(model.id, padding_side="left", **options)
-    except OSError as error:
-        raise _hub_error(model, error) from None
-    return _prepared(loaded, tokenizer)
-
-
-def _hub_error(model: HubModelConfig, error: OSError) -> UserError:
-    first_line = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
-    return UserError(
-        f"model {model.name}: {model.id} could not be loaded ({first_line}); check model.id and model.revision, log in "
-        "where the model is gated, or name a local folder in model.id"
-    )
-
-
-def _check_adapter(model: PeftModel, weights: Path) -> None:
-    """Every weight of the adapter file must have found its place: peft only warns, and a lost adapter does nothing."""
-    from safetensors import safe_open
-
-    with safe_open(weights / "adapter_model.safetensors", "pt") as stored:
-        wanted = set(stored.keys())
-    have = {name.replace(".default.", ".").replace(".default", "") for name, _ in model.named_parameters()}
-    lost = sorted(wanted - have)
-    if lost:
-        raise ValueError(f"{weights}: {len(lost)} of {len(wanted)} adapter weights fit no module, such as {lost[0]}")
 
 
 def _made_model(config: RunConfig, say: Say) -> Path:

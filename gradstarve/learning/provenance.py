@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
+
+from gradstarve.runs.code_version import code_version
+from gradstarve.runs.scheduler import own_job_id
 
 PACKAGES = ("gradstarve", "torch", "transformers", "trl", "peft", "accelerate", "vllm", "math-verify", "hydra-core")
 
@@ -18,22 +19,6 @@ PACKAGES = ("gradstarve", "torch", "transformers", "trl", "peft", "accelerate", 
 def provenance() -> dict[str, Any]:
     """Commit and state of the code, versions of what decides a result, and the hardware."""
     return {"code": code_version(), "versions": versions(), "hardware": hardware()}
-
-
-def code_version() -> dict[str, Any]:
-    """The commit this package is run from, and whether its files differ from it; None where it is no checkout."""
-    here = Path(__file__).resolve().parent.parent.parent
-
-    def git(*arguments: str) -> str | None:
-        try:
-            done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=False)
-        except FileNotFoundError:
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    commit = git("rev-parse", "HEAD")
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", "gradstarve", "conf", "sweeps", "run.py")
-    return {"commit": commit, "dirty": bool(changed) if commit is not None else None}
 
 
 def versions() -> dict[str, str]:
@@ -53,5 +38,8 @@ def hardware() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "torch_threads": torch.get_num_threads(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "visible_gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "job": own_job_id(),
         "command": sys.argv[0],
     }

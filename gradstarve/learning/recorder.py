@@ -16,7 +16,8 @@ from gradstarve.runs.folder import RunFolder
 
 @dataclass(frozen=True)
 class Completion:
-    """One sampled completion. `rewarded` is what training saw: the grade's reward, or 0 for a penalised truncation."""
+    """One sampled completion. `rewarded` is what training saw: the grade's reward, 0 for a penalised truncation, or
+    what a control said (`loss.reward`)."""
 
     question: Question
     text: str
@@ -93,6 +94,7 @@ class Recorder:
             "replay_rows": logs.get("replay_rows", 0),
             "clip_low": logs.get("clip_ratio/low_mean"),
             "clip_high": logs.get("clip_ratio/high_mean"),
+            **(_sampling(logs) if self.config.rollout.vllm is not None else {}),
             **{f"seconds_{key}": value for key, value in seconds.items()},
         }
         self.folder.append("steps", [row])
@@ -109,10 +111,22 @@ class Recorder:
         }[self.config.loss.aggregation]
 
 
+def _sampling(logs: Mapping[str, float]) -> dict[str, float | None]:
+    """How far the engine's log-probabilities of its own tokens are from the trainer's (nats, absolute), and the weights
+    that correct for it; None where nothing is corrected."""
+    ratio = "sampling/importance_sampling_ratio"
+    return {
+        "sampling_difference_mean": logs.get("sampling/sampling_logp_difference/mean"),
+        "sampling_difference_max": logs.get("sampling/sampling_logp_difference/max"),
+        **{f"sampling_ratio_{key}": logs.get(f"{ratio}/{key}") for key in ("min", "mean", "max")},
+    }
+
+
 def summarise_groups(groups: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Shares over the groups with at least two verdicts, and over all completions; None where there is nothing."""
     decided = [g for g in groups if g["group_size"] >= 2]
-    verdicts = [row["reward"] for row in rows if row["reward"] is not None]
+    rewards = [row["reward"] for row in rows if row["reward"] is not None]
+    verdicts = [row["verdict"] for row in rows if row["verdict"] != "unverifiable"]
     all_fail = sum(g["n_plus"] == 0 for g in decided)
     all_pass = sum(g["n_plus"] == g["group_size"] for g in decided)
 
@@ -120,7 +134,8 @@ def summarise_groups(groups: Sequence[Mapping[str, Any]], rows: Sequence[Mapping
         return count / len(decided) if decided else None
 
     return {
-        "reward": sum(verdicts) / len(verdicts) if verdicts else None,
+        "reward": sum(rewards) / len(rewards) if rewards else None,
+        "right": verdicts.count("right") / len(verdicts) if verdicts else None,
         "all_fail": share(all_fail),
         "mixed": share(len(decided) - all_fail - all_pass),
         "all_pass": share(all_pass),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import shutil
 import time
@@ -14,15 +15,21 @@ import torch
 from transformers import TrainerCallback
 
 from gradstarve.estimators import get_advantage
+from gradstarve.learning import processes
 from gradstarve.learning.evaluation import evaluate, write_summary
 from gradstarve.learning.policy import Policy, load_policy, load_trained
 from gradstarve.learning.provenance import provenance
 from gradstarve.learning.recorder import Recorder
+from gradstarve.learning.rewards import told
+from gradstarve.learning.rollout_engine import require_engine
 from gradstarve.learning.seeding import seed_everything
+from gradstarve.learning.stopping import Stopped, Stopping, never
 from gradstarve.learning.tasks import Task, load_task
+from gradstarve.learning.tracking import Track, tracked
 from gradstarve.learning.trainer import BinaryRewardTrainer
+from gradstarve.learning.vllm_evaluation import require_vllm
 from gradstarve.runs import checkpoints
-from gradstarve.runs.claim import claim
+from gradstarve.runs.claim import claim, held_by_a_sibling
 from gradstarve.runs.config import GgufModelConfig, HubModelConfig, RunConfig
 from gradstarve.runs.folder import RunFolder
 from gradstarve.runs.rows import MUCH_TRUNCATED
@@ -39,42 +46,65 @@ from gradstarve.runs.status import write_failure, write_status
 Say = Callable[[str], None]
 
 
-def execute(config: RunConfig, progress: Say = lambda _: None) -> None:
+def execute(config: RunConfig, progress: Say = lambda _: None, stopping: Stopping = never) -> None:
     """Bring a run to its end: train what is not trained, evaluate what is not evaluated, then write its result.
 
-    Raises Claimed where another process runs it; anything else that goes wrong is written to status.json and raised.
+    `stopping` is asked between steps and batches: where it says yes, a checkpoint is taken and Stopped raised. Raises
+    Claimed where another process runs it; anything else that goes wrong is written to status.json and raised. In every
+    process of a run but the first it only trains.
     """
     folder = RunFolder.of(config)
-    with claim(folder.path):
+    if processes.rank() > 0:
+        _follow(config, folder, stopping)
+        return
+    with claim(folder.path), tracked(config, folder, progress) as track:
         if folder.is_done(config):
             return
         try:
             write_status(folder.path, "running", steps=config.steps if config.advantage.trains else 0)
-            _execute(config, folder, progress)
+            _execute(config, folder, progress, stopping, track)
             write_status(folder.path, "done")
         except BaseException as error:
             try:
-                write_failure(folder.path, error)
+                write_failure(folder.path, error, interrupted=isinstance(error, KeyboardInterrupt | Stopped))
             except OSError as unwritten:
                 # A full disk: what went wrong first is what must be known.
                 error.add_note(f"and {folder.path / 'status.json'} could not be written: {unwritten}")
             raise
 
 
-def _execute(config: RunConfig, folder: RunFolder, say: Say) -> None:
+def _follow(config: RunConfig, folder: RunFolder, stopping: Stopping) -> None:
+    """The part of a run's second and further processes: training, where there is still some to do."""
+    if folder.result() is not None or folder.weights.is_dir():
+        return
+    try:
+        seed_everything(config.seed)
+        _train_to_the_end(config, folder, load_task(config.dataset), lambda _: None, stopping, lambda: None)
+    except Exception as error:
+        # Where the first process still trains, all that it will know is that one of the others is gone.
+        if not isinstance(error, Stopped) and held_by_a_sibling(folder.path):
+            write_failure(folder.path, error, interrupted=False)
+        raise
+
+
+def _execute(config: RunConfig, folder: RunFolder, say: Say, stopping: Stopping, track: Track) -> None:
+    if config.evaluation.engine == "vllm":
+        require_vllm()
     if folder.result() is not None:
         say("trained already; evaluating the kept weights")
-        _evaluate_kept(config, folder, say)
+        track()
+        _evaluate_kept(config, folder, say, stopping)
         return
-    seed_everything(config.seed)
-    task = load_task(config.dataset)
     folder.write_config(config)
     _record_session(folder)
+    seed_everything(config.seed)
+    task = load_task(config.dataset)
     if config.advantage.trains:
-        say(f"advantage {config.advantage.name}: {_formula(config)}")
-        summary = _train(config, folder, task, say)
+        say(f"advantage {config.advantage.name}: {_formula(config)}; reward: {told(config.loss)}")
+        summary = _train(config, folder, task, say, stopping, track)
     else:
-        summary = _final_evaluation(load_policy(config, say), task, config, folder, 0, say)
+        track()
+        summary = _final_evaluation(load_policy(config, say), task, config, folder, 0, say, stopping)
     folder.write_result(_result(config, folder, summary, len(task.train)))
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
 
@@ -88,45 +118,67 @@ def _record_session(folder: RunFolder) -> None:
     folder.write_provenance({**(before or now), "sessions": sessions, "mixed": mixed})
 
 
-def _train(config: RunConfig, folder: RunFolder, task: Task, say: Say) -> dict[str, Any]:
+def _train(
+    config: RunConfig, folder: RunFolder, task: Task, say: Say, stopping: Stopping, track: Track
+) -> dict[str, Any]:
     """Train, from the newest whole checkpoint where there is one, and evaluate.
 
     The final weights appear whole once training has ended, so where they are, only the steps after them are left to do.
     """
     if not folder.weights.is_dir():
-        _train_to_the_end(config, folder, task, say)
+        _train_to_the_end(config, folder, task, say, stopping, track)
         gc.collect()  # the trainer and its model, before the kept weights are loaded beside them
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+    track()
     folder.close_tables()
-    return _final_evaluation(load_trained(config, folder.weights, say), task, config, folder, config.steps, say)
+    policy = load_trained(config, folder.weights, say)
+    return _final_evaluation(policy, task, config, folder, config.steps, say, stopping)
 
 
-def _train_to_the_end(config: RunConfig, folder: RunFolder, task: Task, say: Say) -> None:
+def _train_to_the_end(
+    config: RunConfig, folder: RunFolder, task: Task, say: Say, stopping: Stopping, track: Track
+) -> None:
+    """Raises Stopped after the step in which `stopping` said yes, with a checkpoint of that step."""
+    require_engine(config, say)
+    leads = processes.rank() == 0
+    if leads:
+        kept = checkpoints.newest_whole(folder.checkpoints)
+        checkpoints.keep_only(folder.checkpoints, kept.path if kept else None)
+        folder.cut(kept.offsets if kept else {})
+        track()
+    processes.wait_for_everyone()
     checkpoint = checkpoints.newest_whole(folder.checkpoints)
-    checkpoints.keep_only(folder.checkpoints, checkpoint.path if checkpoint else None)
-    folder.cut(checkpoint.offsets if checkpoint else {})
     policy = load_policy(config, say)
-    recorder = Recorder(folder, config)
-    trainer = BinaryRewardTrainer(config, policy, task.train, task.grade, recorder, folder.checkpoints)
-    trainer.add_callback(_Evaluator(trainer, policy, task, config, folder, say))
-    trainer.add_callback(_Progress(config, say))
+    recorder = Recorder(folder, config) if leads else None
+    trainer = BinaryRewardTrainer(
+        config, policy, task.train, task.grade, recorder, folder.checkpoints, processes.count(), say=say
+    )
+    if leads:
+        trainer.add_callback(_Evaluator(trainer, policy, task, config, folder, say, stopping))
+        trainer.add_callback(_Progress(config, say))
+    trainer.add_callback(_Stop(config, stopping))
     if checkpoint is None:
         trainer.train()
     else:
         say(f"resuming after step {checkpoint.step}")
         trainer.resume(checkpoint.path)
-    _save_weights(trainer, policy.tokenizer, folder)
+    if trainer.state.global_step < config.steps:
+        raise Stopped(f"stopped as asked, with a checkpoint of step {trainer.state.global_step}")
+    if leads:
+        _save_weights(trainer, policy.tokenizer, folder)
 
 
 def _final_evaluation(
-    policy: Policy, task: Task, config: RunConfig, folder: RunFolder, step: int, say: Say
+    policy: Policy, task: Task, config: RunConfig, folder: RunFolder, step: int, say: Say, stopping: Stopping
 ) -> dict[str, Any]:
     say("evaluating")
     place = folder.evaluation(config)
     model: Any = policy.model
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
-    summary = evaluate(model, policy.tokenizer, task, config, step, place, say)
+    engine = config.evaluation.engine
+    if engine == "hf":  # vLLM takes the weights from a folder, and wants the whole GPU
+        model.to("cuda" if torch.cuda.is_available() else "cpu")
+    summary = evaluate(model, policy.tokenizer, task, config, step, place, say, stopping, engine)
     summary["tokens"] = _generated_tokens(folder, step)
     write_summary(place, folder.name, config, summary, final=True)
     if summary["truncated"] > MUCH_TRUNCATED:
@@ -138,10 +190,10 @@ def _final_evaluation(
     return summary
 
 
-def _evaluate_kept(config: RunConfig, folder: RunFolder, say: Say) -> None:
+def _evaluate_kept(config: RunConfig, folder: RunFolder, say: Say, stopping: Stopping) -> None:
     trained = config.advantage.trains
     policy = load_trained(config, folder.weights, say) if trained else load_policy(config, say)
-    _final_evaluation(policy, load_task(config.dataset), config, folder, config.steps if trained else 0, say)
+    _final_evaluation(policy, load_task(config.dataset), config, folder, config.steps if trained else 0, say, stopping)
 
 
 def _save_weights(trainer: BinaryRewardTrainer, tokenizer: Any, folder: RunFolder) -> None:
@@ -165,7 +217,10 @@ def _formula(config: RunConfig) -> str:
 
 
 class _Evaluator(TrainerCallback):
-    """Evaluates every `eval_every` steps, but not at the last: the final evaluation comes after training."""
+    """Evaluates every `eval_every` steps, but not at the last: the final evaluation comes after training.
+
+    One that is stopped half-way is done when the run is resumed, from the checkpoint of its step.
+    """
 
     def __init__(
         self,
@@ -175,20 +230,46 @@ class _Evaluator(TrainerCallback):
         config: RunConfig,
         folder: RunFolder,
         say: Say,
+        stopping: Stopping,
     ) -> None:
         self.trainer, self.policy, self.task = trainer, policy, task
-        self.config, self.folder, self.say = config, folder, say
+        self.config, self.folder, self.say, self.stopping = config, folder, say, stopping
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step not in self.folder.evaluated_steps(self.config):
+            self._evaluate(state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._evaluate(state)
+
+    def _evaluate(self, state: Any) -> None:
         every = self.config.eval_every
-        if not every or state.global_step % every or state.global_step >= self.config.steps:
+        if not every or not state.global_step or state.global_step % every or state.global_step >= self.config.steps:
             return
+        with contextlib.suppress(Stopped):
+            self._ask(state)
+
+    def _ask(self, state: Any) -> None:
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         place = self.folder.evaluation(self.config)
-        summary = evaluate(model, self.policy.tokenizer, self.task, self.config, state.global_step, place, self.say)
+        summary = evaluate(
+            model, self.policy.tokenizer, self.task, self.config, state.global_step, place, self.say, self.stopping
+        )
         summary["tokens"] = _generated_tokens(self.folder, state.global_step)
         write_summary(place, self.folder.name, self.config, summary, final=False)
         self.say(f"step {state.global_step}: {summary['accuracy']:.1%} right on {summary['n']} questions")
+
+
+class _Stop(TrainerCallback):
+    """Ends training with a checkpoint where somebody has asked for it: in every process after the same step."""
+
+    def __init__(self, config: RunConfig, stopping: Stopping) -> None:
+        self.config, self.stopping = config, stopping
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step < self.config.steps and processes.any_of_them(self.stopping()):
+            control.should_save = True
+            control.should_training_stop = True
 
 
 class _Progress(TrainerCallback):
@@ -215,6 +296,7 @@ def _result(config: RunConfig, folder: RunFolder, evaluation: dict[str, Any], tr
         "advantage": config.advantage.name,
         "formula": config.advantage.formula,
         "resolved_formula": _formula(config) if trained else "untrained",
+        "training_reward": config.loss.reward if trained else None,
         "group_size": config.group_size if trained else None,
         "seed": config.seed if trained else None,
         "steps": config.steps if trained else None,

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradstarve.grading import Grade
-from gradstarve.grading.integers import grade_integer
+from gradstarve.grading.integers import grade_first_line, grade_integer
 from gradstarve.learning.questions import GradeMany, Prompt, load_questions, question_graders
 from gradstarve.learning.sums import concise_answer, draw_sums, question_text
-from gradstarve.runs.config import DatasetConfig, SumsConfig
+from gradstarve.learning.word_problems import draw_examples, draw_word_problems, prompt_text
+from gradstarve.runs.config import DatasetConfig, SumsConfig, WordProblemsConfig
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ def load_task(config: DatasetConfig) -> Task:
     graders, rule = task_graders(config)
     if isinstance(config, SumsConfig):
         return Task(_sums(config, held_out=False), _sums(config, held_out=True), graders, rule)
+    if isinstance(config, WordProblemsConfig):
+        return Task(_word_problems(config, held_out=False), _word_problems(config, held_out=True), graders, rule)
     train, evaluation = load_questions(config)
     return Task([Question(*row) for row in train], [Question(*row) for row in evaluation], graders, rule)
 
@@ -52,6 +55,8 @@ def task_graders(config: DatasetConfig) -> tuple[dict[str, GradeMany], str]:
     """The graders of a data set by rule, and the rule that rewards."""
     if isinstance(config, SumsConfig):
         return {"last_integer": _grade_sums}, "last_integer"
+    if isinstance(config, WordProblemsConfig):
+        return {"first_line": _grade_word_problems}, "first_line"
     return question_graders(config), config.rule
 
 
@@ -65,3 +70,15 @@ def _sums(config: SumsConfig, held_out: bool) -> list[Question]:
 
 def _grade_sums(completions: Sequence[str], golds: Sequence[str], truncated: Sequence[bool]) -> list[Grade]:
     return [grade_integer(*row) for row in zip(completions, golds, truncated, strict=True)]
+
+
+def _word_problems(config: WordProblemsConfig, held_out: bool) -> list[Question]:
+    side, examples = "eval" if held_out else "train", draw_examples(config)
+    return [
+        Question(f"{side}/{i}", prompt_text(examples, problem.text), problem.text, problem.gold)
+        for i, problem in enumerate(draw_word_problems(config, held_out))
+    ]
+
+
+def _grade_word_problems(completions: Sequence[str], golds: Sequence[str], truncated: Sequence[bool]) -> list[Grade]:
+    return [grade_first_line(*row) for row in zip(completions, golds, truncated, strict=True)]

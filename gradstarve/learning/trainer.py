@@ -21,13 +21,16 @@ from trl.trainer.utils import add_fused_lm_head, pad
 from gradstarve.errors import UserError
 from gradstarve.estimators import Advantage, get_advantage, group_advantages
 from gradstarve.grading import Grade
-from gradstarve.learning.policy import Policy, lora
+from gradstarve.learning.decoding import prompt_tokens
+from gradstarve.learning.policy import Policy, Say, lora
 from gradstarve.learning.prompt_order import PromptOrder
 from gradstarve.learning.questions import GradeMany
 from gradstarve.learning.recorder import Completion, Recorder
 from gradstarve.learning.replay import Kept, ReplayBank, contrastive, cross_entropy, pair_weight, sample
+from gradstarve.learning.rewards import training_rewards
 from gradstarve.learning.tasks import Question
 from gradstarve.learning.trl_arguments import trl_config
+from gradstarve.learning.vllm_rollouts import MUCH_DIFFERENT, from_cache, model_length, take_over
 from gradstarve.runs import checkpoints
 from gradstarve.runs.config import RunConfig
 
@@ -48,6 +51,7 @@ class BinaryRewardTrainer(GRPOTrainer):
         output_dir: Path,
         processes: int = 1,
         callbacks: Sequence[TrainerCallback] = (),
+        say: Say = lambda _: None,
     ) -> None:
         self.run_config = config
         self.advantage: Advantage = get_advantage(config.advantage.formula, config.advantage.parameters)
@@ -56,6 +60,7 @@ class BinaryRewardTrainer(GRPOTrainer):
         self._prompts_by_id = {question.id: question.prompt for question in questions}
         self._grade = grade
         self._grades: list[Grade] = []
+        self._rewards: list[float | None] = []
         self._scored: tuple[list[str], list[list[int]], torch.Tensor] | None = None
         self.replay = config.advantage.replay
         self.bank = ReplayBank(self.replay.completions_per_prompt) if self.replay is not None else None
@@ -63,27 +68,41 @@ class BinaryRewardTrainer(GRPOTrainer):
         self._replayed: dict[str, float] = {}
         self._seconds = {"rollout": 0.0, "loss": 0.0}
         self._step_started = time.perf_counter()
+        self._say, self._warned = say, False
         if len(questions) < config.prompts_per_step:
             raise UserError(f"prompts_per_step: {config.prompts_per_step} prompts of only {len(questions)} in training")
         reference: Any = None
         if self.replay is not None and self.replay.loss == "contrastive_pair" and config.model.lora is None:
             # No adapter can be switched off: the untrained policy is kept, before TRL changes the model's forward.
             reference = copy.deepcopy(policy.model).requires_grad_(False).eval()
-        super().__init__(
-            model=policy.model,
-            reward_funcs=self._reward,
-            args=trl_config(config, output_dir, processes),
-            train_dataset=Dataset.from_dict(
-                {"prompt": [q.prompt for q in questions], "index": list(range(len(questions)))}
-            ),
-            processing_class=policy.tokenizer,
-            peft_config=lora(config.model.lora),
-            callbacks=[*callbacks],
-        )
+        room: int | None = None
+        if config.rollout.vllm is not None:
+            room = model_length(config, max(len(prompt_tokens(policy.tokenizer, q, config)) for q in questions))
+        with from_cache(config, policy.model):
+            super().__init__(
+                model=policy.model,
+                reward_funcs=self._reward,
+                args=trl_config(config, output_dir, processes, room),
+                train_dataset=Dataset.from_dict(
+                    {"prompt": [q.prompt for q in questions], "index": list(range(len(questions)))}
+                ),
+                processing_class=policy.tokenizer,
+                peft_config=lora(config.model.lora),
+                callbacks=[*callbacks],
+            )
         self.remove_callback(PrinterCallback)  # the same numbers are in `steps`
         if reference is not None:
             add_fused_lm_head(reference, temperature=self.temperature)
             self._reference = self.accelerator.prepare_model(reference, evaluation_mode=True)
+        if config.rollout.vllm is not None:
+            take_over(
+                self.vllm_generation,
+                config,
+                self.accelerator.unwrap_model(self.model),
+                self.eos_token_ids,
+                lambda: self.state.global_step,
+                self.accelerator.process_index,
+            )
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> Sampler[int]:
         config = self.run_config
@@ -98,13 +117,20 @@ class BinaryRewardTrainer(GRPOTrainer):
         )
 
     def _reward(self, prompts: Any, completions: Any, completion_ids: Any, index: Any, **_: Any) -> list[float | None]:
-        """The reward function TRL calls: 1, 0, or None where the grader could not decide."""
+        """The reward function TRL calls: 1, 0, or None. Whatever the reward is, every completion is graded."""
         texts = [c if isinstance(c, str) else c[0]["content"] for c in completions]
         cut = [self._is_truncated(ids) for ids in completion_ids]
         self._grades = self._grade(texts, [self.questions[i].gold for i in index], cut)
-        if self.run_config.loss.truncated == "penalise":
-            return [0.0 if c else g.reward for c, g in zip(cut, self._grades, strict=True)]
-        return [grade.reward for grade in self._grades]
+        self._rewards = training_rewards(
+            self.run_config.loss,
+            self._grades,
+            [len(ids) for ids in completion_ids],
+            cut,
+            self.run_config.seed,
+            self.state.global_step + 1,
+            first=self.accelerator.process_index * len(texts),
+        )
+        return self._rewards
 
     def _is_truncated(self, ids: Sequence[int]) -> bool:
         """No end token within the limit; the pad token, which may be the end token, decides nothing."""
@@ -134,7 +160,28 @@ class BinaryRewardTrainer(GRPOTrainer):
             advantages_PG.reshape(-1)[here], dtype=output["advantages"].dtype, device=output["advantages"].device
         )
         self._record(inputs, texts, ids, advantages_PG)
+        vllm = self.run_config.rollout.vllm
+        if vllm is not None and vllm.correction == "none":
+            self._measure_sampling(output)
         return output
+
+    def _measure_sampling(self, output: dict[str, Any]) -> None:
+        """What TRL measures where it corrects: the engine's log-probabilities against the trainer's."""
+        mask_BT = output["completion_mask"].bool()
+        with torch.no_grad():
+            trained_BT, _, _ = self._get_per_token_logps_and_entropies(
+                self.model,
+                torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1),
+                torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1),
+                mask_BT.shape[1],
+                batch_size=self.args.per_device_train_batch_size,
+            )
+        different = (trained_BT - output["sampling_per_token_logps"]).abs()[mask_BT]
+        name = "sampling/sampling_logp_difference"
+        self._metrics["train"][f"{name}/mean"].append(self.accelerator.gather(different.nanmean()).nanmean().item())
+        self._metrics["train"][f"{name}/max"].append(
+            self.accelerator.gather(different.nan_to_num(0.0).max()).max().item()
+        )
 
     def _record(
         self, inputs: list[dict[str, Any]], texts: list[str], ids: list[list[int]], advantages_PG: np.ndarray
@@ -145,13 +192,13 @@ class BinaryRewardTrainer(GRPOTrainer):
                 question=self.questions[row["index"]],
                 text=text,
                 grade=grade,
-                rewarded=0.0
-                if self._is_truncated(token_ids) and self.run_config.loss.truncated == "penalise"
-                else grade.reward,
+                rewarded=reward,
                 token_ids=tuple(token_ids),
                 truncated=self._is_truncated(token_ids),
             )
-            for row, text, token_ids, grade in zip(inputs, texts, ids, self._grades, strict=True)
+            for row, text, token_ids, grade, reward in zip(
+                inputs, texts, ids, self._grades, self._rewards, strict=True
+            )
         ]
         completions = gather_object(mine)
         if self.bank is not None:
@@ -267,6 +314,13 @@ class BinaryRewardTrainer(GRPOTrainer):
         self._step_started = now
         replayed, self._replayed = self._replayed, {}
         self.recorder.record_step(self.state.global_step, {**logs, **replayed}, {**spent, "rest": rest})
+        apart = logs.get("sampling/sampling_logp_difference/mean") or 0.0
+        if apart > MUCH_DIFFERENT and not self._warned:
+            self._warned = True
+            self._say(
+                f"warning: in step {self.state.global_step} the engine's log-probabilities are {apart:.2f} nats from "
+                "the trainer's in the mean: completions come from a noticeably different policy"
+            )
 
 
 class _RandomState(TrainerCallback):

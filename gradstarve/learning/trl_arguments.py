@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from trl import GRPOConfig
@@ -11,10 +12,11 @@ from gradstarve.errors import UserError
 from gradstarve.runs.config import RunConfig
 
 
-def trl_config(config: RunConfig, output_dir: Path, processes: int = 1) -> GRPOConfig:
+def trl_config(config: RunConfig, output_dir: Path, processes: int = 1, model_length: int | None = None) -> GRPOConfig:
     """TRL's arguments. Every knob that moves the result is set here, none is left to TRL's defaults.
 
-    Raises UserError where a step's completions cannot be split as asked.
+    `model_length` is how many tokens a vLLM engine must have room for. Raises UserError where a step's completions, or
+    the processes, cannot be split as asked.
     """
     per_pass = config.completions_per_pass or config.completions_per_step
     if per_pass % processes:
@@ -72,8 +74,43 @@ def trl_config(config: RunConfig, output_dir: Path, processes: int = 1) -> GRPOC
         report_to=[],
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
-        use_vllm=False,
+        **_engine(config, processes, model_length),
         chat_template_kwargs={"enable_thinking": config.dataset.prompt.thinking}
         if config.dataset.source == "questions" and config.dataset.prompt.chat
         else None,
     )
+
+
+def _engine(config: RunConfig, processes: int, model_length: int | None) -> dict[str, Any]:
+    vllm = config.rollout.vllm
+    if vllm is None:
+        return {"use_vllm": False}
+    if vllm.server is None and processes % vllm.tensor_parallel:
+        raise UserError(
+            f"rollout.vllm.tensor_parallel: {vllm.tensor_parallel} GPUs an engine do not divide the run's {processes} "
+            f"process{'es' if processes > 1 else ''}"
+        )
+    corrects = vllm.correction != "none"
+    arguments: dict[str, Any] = {
+        "use_vllm": True,
+        "vllm_mode": "colocate" if vllm.server is None else "server",
+        "vllm_model_impl": "vllm",
+        "vllm_gpu_memory_utilization": vllm.memory_share,
+        "vllm_enable_sleep_mode": vllm.sleep,
+        "vllm_tensor_parallel_size": vllm.tensor_parallel,
+        "vllm_max_model_length": model_length,
+        "vllm_structured_outputs_regex": None,
+        "vllm_importance_sampling_correction": corrects,
+        "vllm_importance_sampling_mode": vllm.correction if corrects else "token_truncate",
+        "vllm_importance_sampling_clip_max": vllm.correction_cap if corrects else 1.0,
+        "vllm_importance_sampling_clip_min": None,
+    }
+    if vllm.server is not None:
+        arguments |= {
+            "vllm_server_base_url": None,
+            "vllm_server_host": vllm.server.host,
+            "vllm_server_port": vllm.server.port,
+            "vllm_server_timeout": vllm.server.timeout,
+            "vllm_group_port": vllm.server.group_port,
+        }
+    return arguments

@@ -1,7 +1,8 @@
 """One run, one process: a claim on a run folder.
 
-A claim is stale only where its process is provably gone: same host, and no process with that pid and start time. One
-that cannot be judged (another host) is refused, with the line that frees it.
+A claim is stale only where its process is provably gone: on this host, no process with that pid and start time; on
+another, SLURM says that the job it belongs to has ended, or it is this very job, started anew elsewhere. A claim that
+cannot be judged is refused, with the line that frees it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ import psutil
 
 from gradstarve.errors import UserError
 from gradstarve.runs.files import read_json
+from gradstarve.runs.scheduler import is_there, own_job_id
+
+# Names, in the environment of a run, the process of the command that started it.
+LAUNCHER_VARIABLE = "GRADSTARVE_LAUNCHER"
 
 
 class Claimed(UserError):  # noqa: N818 - a state of the run, and no error of the one who meets it
@@ -35,11 +40,12 @@ def claim(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror}; choose another place with outputs=") from None
     file = folder / "claim.json"
-    mine = {**process_identity(os.getpid()), "id": uuid.uuid4().hex, "job_id": os.environ.get("SLURM_JOB_ID")}
+    launcher = os.environ.get(LAUNCHER_VARIABLE)
+    mine = {**process_identity(os.getpid()), "id": uuid.uuid4().hex, "job_id": own_job_id(), "launcher": launcher}
     with _exclusive(folder):
         other = read_json(file)
         if other is not None:
-            holder = judge(other)
+            holder = judge(other, ask_slurm=True)
             if holder == "alive":
                 raise Claimed(f"{folder.name} is being run by process {other.get('pid')} on {other.get('host')}")
             if holder == "unknown":
@@ -60,22 +66,52 @@ def claim(folder: Path) -> Iterator[None]:
                 file.unlink(missing_ok=True)
 
 
-def holder_of(folder: Path) -> tuple[dict[str, Any], str] | None:
+def holder_of(folder: Path, ask_slurm: bool = False) -> tuple[dict[str, Any], str] | None:
     """The claim on a folder and how it is judged ("alive", "gone", "unknown"), or None where there is none."""
     content = read_json(folder / "claim.json")
-    return (content, judge(content)) if isinstance(content, dict) else None
+    return (content, judge(content, ask_slurm)) if isinstance(content, dict) else None
 
 
-def judge(content: Any) -> str:
+def launcher_name() -> str:
+    """This process, as the runs that it starts name it in their claims."""
+    me = process_identity(os.getpid())
+    return f"{me['pid']}:{me['start']}"
+
+
+def launcher_of(claimed: dict[str, Any]) -> int | None:
+    """The pid of the command that started the process of a claim, where that still runs on this host."""
+    pid, _, start = str(claimed.get("launcher")).partition(":")
+    if claimed.get("host") != socket.gethostname() or not pid.isdigit() or not psutil.pid_exists(int(pid)):
+        return None
+    return int(pid) if str(process_identity(int(pid))["start"]) == start else None
+
+
+def held_by_a_sibling(folder: Path) -> bool:
+    """Whether the claim is held by a process with the same parent as this one: another of the same run."""
+    holder = holder_of(folder)
+    return holder is not None and holder[1] == "alive" and psutil.Process(holder[0]["pid"]).ppid() == os.getppid()
+
+
+def judge(content: Any, ask_slurm: bool = False) -> str:
     """Whether the process of a claim is alive, gone, or cannot be known from here."""
     if not isinstance(content, dict) or not isinstance(content.get("pid"), int):
         return "gone"
     if content.get("host") != socket.gethostname():
-        return "unknown"
+        return _judge_job(content.get("job_id"), ask_slurm)
     if not psutil.pid_exists(content["pid"]):
         return "gone"
     now = process_identity(content["pid"])
     return "alive" if all(now.get(key) == content.get(key) for key in ("boot", "start")) else "gone"
+
+
+def _judge_job(job_id: Any, ask_slurm: bool) -> str:
+    if not isinstance(job_id, str):
+        return "unknown"
+    if job_id == own_job_id():
+        # SLURM runs a job once at a time: what claimed the run elsewhere was stopped before this was started.
+        return "gone"
+    there = is_there(job_id) if ask_slurm else None
+    return {True: "alive", False: "gone", None: "unknown"}[there]
 
 
 def process_identity(pid: int) -> dict[str, Any]:

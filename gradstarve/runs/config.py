@@ -221,17 +221,74 @@ class QuestionsConfig:
         return HubSource(self.hub_id, self.hub_config, self.revision, split)
 
 
-DatasetConfig = Annotated[SumsConfig | QuestionsConfig, Discriminator("source")]
+@strict
+@dataclass(frozen=True)
+class WordProblemsConfig:
+    """Generated single-step word problems, asked after `shots` solved ones; no held-out one is trained on.
+
+    `version` is that of the texts. Every token of the vocabulary that has the character `stop` in it ends a completion,
+    as the model's own end tokens do, in training and in evaluation; null adds none. One ASCII character is always
+    inside one token; a longer text may not be.
+    """
+
+    source: Literal["word_problems"]
+    name: str
+    version: Literal[1]
+    shots: NonNegative
+    largest_term: Annotated[int, Field(ge=2, le=1000)]
+    largest_factor: Annotated[int, Field(ge=2, le=1000)]
+    train_size: Annotated[int, Field(ge=1, le=10_000)]
+    eval_size: Annotated[int, Field(ge=1, le=1_000)]
+    seed: int
+    stop: Annotated[str, Field(pattern=r"^[\x00-\x7f]$")] | None
+
+
+DatasetConfig = Annotated[SumsConfig | QuestionsConfig | WordProblemsConfig, Discriminator("source")]
+
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+@strict
+@dataclass(frozen=True)
+class ServerConfig:
+    """Where a vLLM server answers (`port`) and takes weights (`group_port`), and the seconds to wait for it."""
+
+    host: str
+    port: Port
+    group_port: Port
+    timeout: Annotated[float, Field(ge=0)]
+
+
+@strict
+@dataclass(frozen=True)
+class VllmConfig:
+    """A vLLM engine that samples for training.
+
+    `correction` weighs a token (or a whole completion) by the trainer's probability over the engine's: cut at
+    `correction_cap` (truncate), or left out above it (mask).
+    `memory_share` is of the GPU's memory; with `sleep` it is given back between rollouts. `max_model_length` counts a
+    prompt and its completion; null means the longest prompt + completion_limit, of a server what fits.
+    """
+
+    correction: Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask", "none"]
+    correction_cap: Annotated[float, Field(ge=1)] | None
+    memory_share: Annotated[float, Field(gt=0, lt=1)]
+    sleep: bool
+    tensor_parallel: Positive
+    max_model_length: Positive | None
+    server: ServerConfig | None
 
 
 @strict
 @dataclass(frozen=True)
 class RolloutConfig:
-    """How completions are sampled for training."""
+    """How completions are sampled for training: by transformers (hf) or by vLLM, in this process or on a server."""
 
-    engine: Literal["hf"]
+    engine: Literal["hf", "vllm_colocate", "vllm_server"]
     temperature: Annotated[float, Field(gt=0)]
     top_p: Annotated[float, Field(gt=0, le=1)]
+    vllm: VllmConfig | None = None
 
 
 @strict
@@ -243,6 +300,9 @@ class LossConfig:
     over the tokens of a pass), dapo (mean over the tokens of the step), dr_grpo (sum over completions x
     completion_limit).
     `truncated`: grade (as it stands), mask (out of the loss) or penalise (always wrong).
+    `reward`: verified (the grader's verdict), or a control: random (a seeded coin, right with probability
+    `random_rate`) or length (right where a completion ends within the completion limit, and within `length_limit`
+    tokens where that is given). Verdicts are recorded whatever the reward.
     """
 
     aggregation: Literal["grpo", "bnpo", "dapo", "dr_grpo"]
@@ -250,6 +310,9 @@ class LossConfig:
     clip_high: Annotated[float, Field(ge=0)]
     kl: Annotated[float, Field(ge=0)]
     truncated: Literal["grade", "mask", "penalise"]
+    reward: Literal["verified", "random", "length"] = "verified"
+    random_rate: Fraction | None = None
+    length_limit: Positive | None = None
 
 
 @strict
@@ -272,7 +335,8 @@ class EvaluationConfig:
     """How the trained policy is evaluated: greedy, or `samples` completions a question at `temperature`.
 
     `split: train` asks training questions, for measuring how hard they are. `limit` takes the first questions only;
-    `completion_limit` null means the one used in training.
+    `completion_limit` null means the one used in training. `engine` answers at the end of a run; what `eval_every` asks
+    in between is answered by transformers.
     """
 
     name: str
@@ -284,14 +348,36 @@ class EvaluationConfig:
     limit: Positive | None
     completion_limit: Positive | None
     batch_size: Positive
+    engine: Literal["hf", "vllm"] = "hf"
 
 
 @strict
 @dataclass(frozen=True)
-class TrackerConfig:
-    """Where a run is mirrored to. The run's own files are the truth."""
+class NoTrackerConfig:
+    """The run's own files only."""
 
     name: Literal["none"]
+
+
+@strict
+@dataclass(frozen=True)
+class WandbConfig:
+    """Where a run is mirrored to in Weights & Biases. The run's own files are the truth.
+
+    `group` null: the sweep that wants the run. `folder` null: outputs. The end of a run waits at most `finish_seconds`.
+    """
+
+    name: Literal["wandb"]
+    project: Annotated[str, Field(min_length=1)]
+    entity: str | None
+    mode: Literal["offline", "online"]
+    group: str | None
+    tags: list[str]
+    folder: str | None
+    finish_seconds: Positive
+
+
+TrackerConfig = Annotated[NoTrackerConfig | WandbConfig, Discriminator("name")]
 
 
 @strict
@@ -419,6 +505,8 @@ def _check(config: RunConfig) -> None:
         for split, path in (("train", config.dataset.train_path), ("eval", config.dataset.eval_path)):
             if path is None and config.dataset.hub_id is None and (split == "eval" or not config.dataset.train_hub_id):
                 raise UserError(f"dataset.{split}_path: name a local file, or set dataset.hub_id")
+    _check_reward(config.loss)
+    _check_rollout(config.rollout)
     if config.loss.aggregation == "bnpo" and per_pass is not None:
         raise UserError(
             "completions_per_pass: with loss.aggregation=bnpo each pass has a denominator of its own, so passes would "
@@ -438,7 +526,41 @@ def _check(config: RunConfig) -> None:
         if min(config.dataset.operand_shares) < 2:
             raise UserError("dataset.operand_shares: a sum has at least 2 operands")
     if isinstance(config.model, HubModelConfig) and not Path(config.model.id).is_dir():
-        if config.model.revision is None:
-            raise UserError("model.revision: pin a commit, so that the run's name says which weights it starts from")
+        if config.model.revision is None or not re.fullmatch(r"[0-9a-f]{40}", config.model.revision):
+            raise UserError(
+                f"model.revision: {config.model.revision or 'null'} may move; pin a commit of 40 hex digits, so that "
+                "the run's name says which weights it starts from; today's: python -c \"import huggingface_hub as h; "
+                f"print(h.model_info('{config.model.id}').sha)\""
+            )
         if config.loss.kl > 0 and config.model.lora is None:
             raise UserError("loss.kl: with all weights trained, the reference needs a local folder in model.id")
+
+
+def _check_reward(loss: LossConfig) -> None:
+    if loss.reward == "random" and loss.random_rate is None:
+        raise UserError("loss.random_rate: loss.reward=random needs the coin's share of right, for example 0.25")
+    if loss.reward != "random" and loss.random_rate is not None:
+        raise UserError(f"loss.random_rate: read only with loss.reward=random, and loss.reward is {loss.reward}")
+    if loss.reward != "length" and loss.length_limit is not None:
+        raise UserError(f"loss.length_limit: read only with loss.reward=length, and loss.reward is {loss.reward}")
+    if loss.reward == "random" and loss.truncated == "penalise":
+        raise UserError("loss.truncated: penalise would overrule the coin of loss.reward=random; choose grade or mask")
+
+
+def _check_rollout(rollout: RolloutConfig) -> None:
+    engine, vllm = rollout.engine, rollout.vllm
+    if vllm is None:
+        if engine != "hf":
+            raise UserError(f"rollout.vllm: missing; choose rollout={engine}, which sets it")
+        return
+    if engine == "hf":
+        raise UserError("rollout.vllm: read only with rollout=vllm_colocate and rollout=vllm_server, not with hf")
+    if (vllm.server is not None) != (engine == "vllm_server"):
+        raise UserError(f"rollout.vllm.server: {engine} has {'one' if vllm.server is None else 'none'}")
+    if (vllm.correction == "none") != (vllm.correction_cap is None):
+        raise UserError(
+            f"rollout.vllm.correction_cap: null with rollout.vllm.correction=none and a number otherwise, got "
+            f"{vllm.correction_cap} with {vllm.correction}"
+        )
+    if engine == "vllm_server" and vllm.sleep:
+        raise UserError("rollout.vllm.sleep: a server has its GPUs to itself; only vllm_colocate can sleep")

@@ -49,8 +49,10 @@ def _candidates(node: Any) -> tuple[Any, ...]:
 
 
 def _source(dataclass_type: Any) -> str | None:
-    literal = get_type_hints(dataclass_type).get("source")
-    return get_args(literal)[0] if literal is not None else None
+    """What tells the members of a union apart: the only value of `source`, or of `name` where there is no source."""
+    hints = get_type_hints(dataclass_type)
+    values = get_args(hints.get("source", hints.get("name")))
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else None
 
 
 def _field_names(dataclass_type: Any) -> list[str]:

@@ -1,7 +1,7 @@
 """A run folder: what a run leaves behind, read and written here only.
 
 outputs/runs/<advantage>-g<G>-s<seed>-<8 hex>/
-    config.yaml, provenance.json, status.json, claim.json
+    config.yaml, provenance.json, submission.json, status.json, claim.json
     steps.jsonl, groups.jsonl, completions.jsonl     while it runs; one parquet each when training has ended
     checkpoints/checkpoint-50/                       while it runs
     weights/                                         the final weights, or the adapter
@@ -82,6 +82,14 @@ class RunFolder:
     def provenance(self) -> dict[str, Any]:
         return read_json(self.path / "provenance.json") or {}
 
+    def write_submission(self, submission: Mapping[str, Any]) -> None:
+        write_json(self.path / "submission.json", submission)
+
+    def submission(self) -> dict[str, Any] | None:
+        """What was last submitted for this run: batch, task, configs, options, code and time; None if nothing was."""
+        content = read_json(self.path / "submission.json")
+        return content if isinstance(content, dict) else None
+
     def append(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows to a table of a running run, flushed: a watcher sees them, and a kill loses none before it."""
         lines = "".join(json.dumps(finite(dict(row)), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
@@ -141,6 +149,11 @@ class RunFolder:
         """The folder of the evaluation that `config` asks for."""
         return self.path / "evaluations" / evaluation_name(config)
 
+    def evaluated_steps(self, config: RunConfig) -> set[int]:
+        """The steps at which a running run has been evaluated so far."""
+        content = read_json(self.evaluation(config) / "partial.json")
+        return {int(step) for step in content["by_step"]} if isinstance(content, dict) else set()
+
     def evaluations(self) -> dict[str, dict[str, Any]]:
         """The summaries of all whole evaluations, by folder name."""
         found = {}
@@ -149,6 +162,21 @@ class RunFolder:
             if isinstance(content, dict):
                 found[summary.parent.name] = content
         return found
+
+    def evaluation_points(self) -> dict[str, dict[int, dict[str, Any]]]:
+        """The summaries of all evaluations, whole or not, by folder name and step."""
+        found = {}
+        for place in sorted(self.path.glob("evaluations/*")):
+            content = read_json(place / "summary.json") or read_json(place / "partial.json")
+            if isinstance(content, dict):
+                found[place.name] = {int(step): summary for step, summary in content["by_step"].items()}
+        return found
+
+    def final_answers(self, evaluation: str) -> pd.DataFrame | None:
+        """What the final policy answered in the evaluation of that folder name; None where the file is gone."""
+        step = self.evaluations()[evaluation]["final"]["step"]
+        file = self.path / "evaluations" / evaluation / f"step-{step:06d}.parquet"
+        return pd.read_parquet(file) if file.is_file() else None
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         write_json(self.path / "result.json", {"layout": LAYOUT, **result})

@@ -6,6 +6,7 @@ cannot matter. Asking twice for the same thing gives the same name, whoever asks
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -16,8 +17,15 @@ from typing import Any, Literal
 
 from gradstarve.errors import UserError
 from gradstarve.grading import EXTRACTOR_VERSION
-from gradstarve.grading.integers import INTEGER_VERSION
-from gradstarve.runs.config import QuestionsConfig, RunConfig, SumsConfig, TinyModelConfig, plain_config
+from gradstarve.grading.integers import FIRST_LINE_VERSION, INTEGER_VERSION
+from gradstarve.runs.config import (
+    QuestionsConfig,
+    RunConfig,
+    SumsConfig,
+    TinyModelConfig,
+    WordProblemsConfig,
+    plain_config,
+)
 
 # Where and how a run is run, what it is called, and how it is evaluated: none changes the trained weights.
 LEFT_OUT = (
@@ -35,10 +43,24 @@ LEFT_OUT = (
     "dataset.eval_size",
     "dataset.eval_path",
     "dataset.eval_split",
+    "rollout.vllm.memory_share",
+    "rollout.vllm.sleep",
+    "rollout.vllm.tensor_parallel",
+    "rollout.vllm.max_model_length",
+    "rollout.vllm.server",
 )
 
 # A key that is added after runs were named: its value that means "as before", at which it is left out.
-AS_BEFORE: dict[str, Any] = {}
+AS_BEFORE: dict[str, Any] = {
+    "evaluation.engine": "hf",
+    "loss.reward": "verified",
+    "loss.random_rate": None,
+    "loss.length_limit": None,
+    "rollout.vllm": None,
+}
+
+# Raised whenever the same config would draw other samples in an evaluation. 2: each batch from a seed of its own.
+SAMPLE_DRAWING = 2
 
 
 def signature(config: RunConfig) -> str:
@@ -117,6 +139,19 @@ def _as_before(config: RunConfig) -> dict[str, Any]:
     return plain
 
 
+def with_later_keys(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """A run folder's config with the keys that it is too old to have, at the values that mean "as before"."""
+    filled = copy.deepcopy(dict(plain))
+    for key, value in AS_BEFORE.items():
+        *parents, last = key.split(".")
+        node: Any = filled
+        for part in parents:
+            node = node.get(part) if isinstance(node, dict) else None
+        if isinstance(node, dict):
+            node.setdefault(last, value)
+    return filled
+
+
 def evaluation_identity(config: RunConfig) -> dict[str, Any]:
     """What `evaluation_key` hashes, readable."""
     evaluation = _as_before(config)["evaluation"]
@@ -125,6 +160,8 @@ def evaluation_identity(config: RunConfig) -> dict[str, Any]:
         # Sampled completions depend on the batches that they are drawn in; greedy ones do not.
         for key in ("samples", "temperature", "seed", "batch_size"):
             evaluation.pop(key, None)
+    else:
+        evaluation["drawing"] = SAMPLE_DRAWING
     evaluation["completion_limit"] = config.evaluation.completion_limit or config.completion_limit
     dataset, side = config.dataset, config.evaluation.split
     if isinstance(dataset, SumsConfig):
@@ -135,6 +172,9 @@ def evaluation_identity(config: RunConfig) -> dict[str, Any]:
             "size": dataset.eval_size if side == "eval" else dataset.train_size,
             "extractor": INTEGER_VERSION,
         }
+    elif isinstance(dataset, WordProblemsConfig):
+        data = _word_problems_identity(dataset)
+        data["size"] = dataset.eval_size if side == "eval" else dataset.train_size
     else:
         data = _training_questions(dataset) if side == "train" else _evaluation_questions(dataset)
     return {"evaluation": evaluation, "dataset": data}
@@ -144,7 +184,17 @@ def _training_data(config: RunConfig, plain: dict[str, Any]) -> dict[str, Any]:
     dataset = config.dataset
     if isinstance(dataset, SumsConfig):
         return {**plain, "extractor": INTEGER_VERSION}
+    if isinstance(dataset, WordProblemsConfig):
+        return {**_word_problems_identity(dataset), "train_size": dataset.train_size}
     return _training_questions(dataset)
+
+
+def _word_problems_identity(dataset: WordProblemsConfig) -> dict[str, Any]:
+    """Which problems, how they are put, what ends an answer and how it is graded."""
+    fields = dataclasses.asdict(dataset)
+    for key in ("name", "train_size", "eval_size"):
+        del fields[key]
+    return {**fields, "extractor": FIRST_LINE_VERSION}
 
 
 def _evaluation_questions(dataset: QuestionsConfig) -> dict[str, Any]:

@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gradstarve.runs.files import read_json, write_json
+from gradstarve.runs.scheduler import own_job_id
+
+# Names the submission that a job belongs to, in the environment of the job.
+BATCH_VARIABLE = "GRADSTARVE_BATCH"
 
 State = Literal["queued", "running", "done", "failed", "interrupted"]
 
@@ -33,7 +37,8 @@ def write_status(folder: Path, state: State, **more: Any) -> None:
             "state": state,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "job_id": os.environ.get("SLURM_JOB_ID"),
+            "job_id": own_job_id(),
+            "batch": os.environ.get(BATCH_VARIABLE),
             "updated": now,
             **({marks[state]: now} if state in marks else {}),
             **more,
@@ -41,9 +46,11 @@ def write_status(folder: Path, state: State, **more: Any) -> None:
     )
 
 
-def write_failure(folder: Path, error: BaseException) -> None:
-    """Record why a run ended before its time, with the traceback."""
-    state: State = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+def write_failure(folder: Path, error: BaseException, interrupted: bool) -> None:
+    """Record why a run ended before its time, with the traceback. What failed first stays."""
+    state: State = "interrupted" if interrupted else "failed"
+    if interrupted and (read_status(folder) or {}).get("state") == "failed":
+        return
     text = str(error).strip()
     write_status(
         folder,

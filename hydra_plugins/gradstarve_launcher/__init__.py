@@ -10,10 +10,10 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from gradstarve.errors import UserError
-from gradstarve.launching.launchers import Local
+from gradstarve.launching.launchers import Local, Slurm
 
 
-class LocalLauncher(Local, Launcher):
+class _Launcher(Launcher):
     """The sweeper composes and checks the runs, then calls `launch_jobs`."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -21,3 +21,11 @@ class LocalLauncher(Local, Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         raise UserError("hydra/sweeper: gradstarve's launchers take their runs from hydra/sweeper=gradstarve only")
+
+
+class LocalLauncher(Local, _Launcher):
+    """This machine."""
+
+
+class SlurmLauncher(Slurm, _Launcher):
+    """A SLURM cluster."""

@@ -1,0 +1,55 @@
+"""Models and data are fetched before jobs are submitted: nodes may be offline, and a wrong name costs no queue time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gradstarve.errors import UserError
+from gradstarve.runs.config import GgufModelConfig, HubModelConfig, QuestionsConfig, RunConfig
+
+# Weights in other formats, which are never loaded.
+_UNUSED = ["original/*", "*.pth", "*.bin", "*.gguf", "*.onnx", "onnx/*", "*.h5", "*.msgpack"]
+
+
+def fetch(configs: Sequence[RunConfig], say: Callable[[str], None]) -> None:
+    """Bring every model and data set of `configs` into the local cache, each once. Raises UserError."""
+    models = {(m.id, m.revision): m for c in configs if isinstance(m := c.model, HubModelConfig)}
+    for model in models.values():
+        if not Path(model.id).is_dir():
+            say(f"fetching {model.id}")
+            _fetch_model(model)
+    files = {(m.package, m.file): m for c in configs if isinstance(m := c.model, GgufModelConfig)}
+    for gguf in files.values():
+        _check_gguf(gguf)
+    seen: list[QuestionsConfig] = []
+    for config in configs:
+        if isinstance(config.dataset, QuestionsConfig) and config.dataset not in seen:
+            seen.append(config.dataset)
+            _fetch_questions(config.dataset)
+
+
+def _fetch_model(model: HubModelConfig) -> None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        snapshot_download(model.id, revision=model.revision, ignore_patterns=_UNUSED)
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+        raise UserError(
+            f"model {model.name}: {model.id} could not be fetched ({first}); check model.id and model.revision, log in "
+            "where the model is gated, or name a local folder in model.id"
+        ) from None
+
+
+def _check_gguf(model: GgufModelConfig) -> None:
+    from gradstarve.learning.policy import gguf_file
+
+    gguf_file(model)
+
+
+def _fetch_questions(dataset: QuestionsConfig) -> None:
+    from gradstarve.learning.questions import load_questions
+
+    load_questions(dataset)

@@ -1,0 +1,42 @@
+"""Whether a model can be asked as the config says: by chat, with or without thinking."""
+
+from __future__ import annotations
+
+from transformers import PreTrainedTokenizerBase
+
+from gradstarve.errors import UserError
+from gradstarve.runs.config import QuestionsConfig, RunConfig
+
+
+def check_chat_template(tokenizer: PreTrainedTokenizerBase, config: RunConfig) -> None:
+    """Raises UserError where the tokenizer's template cannot do what `dataset.prompt` asks for.
+
+    Templates ignore a switch that they do not know: a model that thinks after all would be cut off at the completion
+    limit and look starved.
+    """
+    dataset = config.dataset
+    if not isinstance(dataset, QuestionsConfig) or not dataset.prompt.chat:
+        return
+    if tokenizer.chat_template is None:
+        raise UserError(
+            f"model {config.model.name}: its tokenizer has no chat template; set dataset.prompt.chat=false, or take a "
+            "model that was trained to chat"
+        )
+    asked = {thinking: _asked(tokenizer, thinking) for thinking in (False, True)}
+    opened = asked[False].rfind("<think>") > asked[False].rfind("</think>")
+    if not dataset.prompt.thinking and opened:
+        raise UserError(
+            f"model {config.model.name}: its chat template opens <think> although dataset.prompt.thinking is false; it "
+            "can only be asked with dataset.prompt.thinking=true"
+        )
+    if dataset.prompt.thinking and not opened and asked[False] == asked[True]:
+        raise UserError(
+            f"dataset.prompt.thinking: the chat template of model {config.model.name} has no thinking; set it to false"
+        )
+
+
+def _asked(tokenizer: PreTrainedTokenizerBase, thinking: bool) -> str:
+    messages = [{"role": "user", "content": "1+1?"}]
+    return str(
+        tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, enable_thinking=thinking)
+    )
