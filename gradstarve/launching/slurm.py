@@ -8,7 +8,6 @@ was submitted is found again from the folders alone, whatever became of the comm
 
 from __future__ import annotations
 
-import fcntl
 import shlex
 import shutil
 import subprocess
@@ -30,7 +29,7 @@ from gradstarve.runs import scheduler
 from gradstarve.runs.claim import holder_of
 from gradstarve.runs.code_version import code_version
 from gradstarve.runs.config import plain_config
-from gradstarve.runs.files import write_json, write_text
+from gradstarve.runs.files import locked, write_json, write_text
 
 BATCH_FILE = "batch.json"
 
@@ -250,10 +249,5 @@ def _alone(outputs: Path) -> Iterator[None]:
     """One command submits at a time, so that two do not submit the same run."""
     folder = outputs / "slurm"
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("waiting for another command that is submitting")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder / ".lock", lambda: say("waiting for another command that is submitting")):
         yield

@@ -2,8 +2,9 @@
 
     python -m gradstarve.launching.slurm_task outputs/slurm/<batch>
 
-SIGUSR2 announces the time limit or a preemption, SIGTERM that SLURM is ending the job: either way every run ends its
-step and writes a checkpoint. After SIGUSR2 the job is put back into the queue, and goes on where it stopped.
+SIGUSR2 announces the time limit or a preemption, and so does SIGTERM where a cluster sends no other signal: every run
+ends its step and writes a checkpoint, then the job is put back into the queue and goes on where it stopped. SLURM does
+not do that for a job that has ended by itself. A cancelled job is not put back.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def main(batch_folder: Path) -> int:
             wait_for_others=False,
         )
         code = local.launch(jobs, how, asked)
-        if code == local.INTERRUPTED and signal.SIGUSR2 in asked.come:
+        if code == local.INTERRUPTED and {signal.SIGUSR2, signal.SIGTERM} & set(asked.come):
             return _requeue(batch_folder, number, options)
     return code
 
@@ -88,6 +89,9 @@ def _requeue(batch_folder: Path, number: int, options: SlurmOptions) -> int:
     counted = batch_folder / f"requeues-{number}.json"
     before = read_json(counted) or []
     try:
+        if scheduler.state(job) != "RUNNING":
+            # Cancelled, or ended by a time limit of which there was no warning.
+            return 1
         left = scheduler.seconds_left(job)
         out_of_time = left is not None and left <= options.signal_seconds + 90
         why = "time limit" if out_of_time else "preemption"

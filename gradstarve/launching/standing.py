@@ -173,11 +173,13 @@ def _with_job(standing: Standing, submission: Mapping[str, Any], job: ClusterJob
         elif not began:
             state, why = "lost", f"{ended} before the run began"
         return replace(standing, state=state, why=why)
+    again = f", to go on after step {standing.step}" if standing.step else ""
     if job.waits:
-        again = f", to go on after step {standing.step}" if standing.step else ""
-        return replace(
-            standing, state="queued", why=f"job {job.id} waits{_because(job)}{again}", job=job.id, phase=None
-        )
+        why = f"job {job.id} waits{_because(job)}{again}"
+        return replace(standing, state="queued", why=why, job=job.id, phase=None)
+    if state == "interrupted" and began:
+        # Not over yet: it is about to be put back into the queue, or to end.
+        return replace(standing, state="queued", why=f"job {job.id} is stopping{again}", job=job.id, phase=None)
     if state in {"running", "failed"} and began:
         return replace(standing, job=job.id)
     if state == "lost" and began:

@@ -22,20 +22,28 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from gradstarve.errors import UserError
 from gradstarve.runs.config import HubModelConfig
 
+# What a model folder needs to be loaded by transformers or vLLM. Weights are safetensors alone: other formats run code
+# when they are read. Subfolders and consolidated* hold the same weights once more, for other programs.
+WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "*.model"]
+UNWANTED = ["*/*", "consolidated*"]
+
 
 def load_from_hub(model: HubModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Raises UserError, one line, where the model is gated, unknown, out of reach or not whole.
 
     Of a vision-language checkpoint `AutoModelForCausalLM` takes the text model alone.
     """
-    options = {"revision": model.revision} if not Path(model.id).is_dir() else {}
-    attention = {"attn_implementation": model.attention} if model.attention else {}
+    folder = fetch_model(model)
     try:
         loaded = AutoModelForCausalLM.from_pretrained(
-            model.id, dtype=getattr(torch, model.dtype), **options, **attention
+            folder,
+            dtype=getattr(torch, model.dtype),
+            local_files_only=True,
+            use_safetensors=True,
+            **({"attn_implementation": model.attention} if model.attention else {}),
         )
-        tokenizer = AutoTokenizer.from_pretrained(model.id, padding_side="left", **options)
-    except (OSError, httpx.HTTPError) as error:
+        tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left", local_files_only=True)
+    except (OSError, httpx.HTTPError, HFValidationError) as error:
         raise hub_error(model, error) from None
     except (ImportError, ValueError) as error:
         if model.attention is None or "attention" not in str(error).lower():
@@ -44,6 +52,40 @@ def load_from_hub(model: HubModelConfig) -> tuple[PreTrainedModel, PreTrainedTok
             f"model.attention: {model.attention} cannot be used here ({_first_line(error)}); sdpa needs nothing"
         ) from None
     return loaded, tokenizer
+
+
+def fetch_model(model: HubModelConfig) -> str:
+    """The folder of the model, which is in the local cache from then on. Raises UserError as `load_from_hub` does."""
+    try:
+        return model.id if Path(model.id).is_dir() else _downloaded(model)
+    except (OSError, httpx.HTTPError, HFValidationError) as error:
+        raise hub_error(model, error) from None
+
+
+def _downloaded(model: HubModelConfig) -> str:
+    """The folder of the pinned commit in the local cache. The hub is not asked for what is there already.
+
+    Everything is read from this folder: given an id, transformers looks for an adapter on main, whatever is pinned.
+    """
+
+    def kept(local_files_only: bool) -> str:
+        return huggingface_hub.snapshot_download(
+            model.id,
+            revision=model.revision,
+            allow_patterns=WANTED,
+            ignore_patterns=UNWANTED,
+            local_files_only=local_files_only,
+        )
+
+    try:
+        return kept(local_files_only=False)
+    except (OSError, httpx.TransportError) as error:
+        # A cache that another program filled has no list of what belongs to it, for which the hub was asked. It may be
+        # whole all the same.
+        try:
+            return kept(local_files_only=True)
+        except LocalEntryNotFoundError:
+            raise error from None
 
 
 def hub_error(model: HubModelConfig, error: BaseException) -> UserError:

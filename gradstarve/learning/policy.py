@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.metadata
 import json
@@ -33,6 +32,7 @@ from gradstarve.runs.config import (
     SumsConfig,
     TinyModelConfig,
 )
+from gradstarve.runs.files import locked
 from gradstarve.runs.signature import file_digest
 
 Say = Callable[[str], None]
@@ -147,12 +147,8 @@ def _made_once(outputs: Path, name: str, identity: object, say: Say) -> Iterator
         yield folder, None
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f".{folder.name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another process to make {folder.name}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    lock = folder.parent / f".{folder.name}.lock"
+    with locked(lock, lambda: say(f"waiting for another process to make {folder.name}")):
         if folder.is_dir():
             yield folder, None
             return

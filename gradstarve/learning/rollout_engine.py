@@ -39,10 +39,10 @@ def require_engine(config: RunConfig, say: Say = lambda _: None, patience: float
             f"{named}: vllm {version} is installed, and trl {importlib.metadata.version('trl')} works with {OLDEST} to "
             f"{NEWEST}; pip install 'vllm=={NEWEST}', or choose rollout=hf"
         )
-    if not _has_gpu():
-        raise UserError(f"{named}: needs a CUDA GPU, and this process sees none; choose rollout=hf")
     if vllm.server is not None:
         _check_server(config, vllm, vllm.server.timeout if patience is None else patience, say)
+    if not _has_gpu():
+        raise UserError(f"{named}: needs a CUDA GPU, and this process sees none; choose rollout=hf")
 
 
 def vllm_version() -> str | None:

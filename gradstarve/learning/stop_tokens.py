@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from gradstarve.runs.config import DatasetConfig, WordProblemsConfig
 
 
-def end_at_stop(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, dataset: DatasetConfig) -> None:
+def end_at_stop(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase, dataset: DatasetConfig) -> None:
     """Add the data set's stop tokens to the model's end tokens: TRL's rollouts and evaluation both read them there.
 
     So a completion that ends with one is complete, and one with none within the limit is truncated.

@@ -54,28 +54,30 @@ class ServedWeights:
     """Sees to it that what an engine serves moves once the policy does.
 
     The engine is asked for log-probabilities of the same few tokens: twice at first, which shows what it repeats
-    to, then after each step until they differ by more than that. Nothing is asked after that.
+    to, then after each step until they differ by more than that. Nothing is asked after that. The tokens are those that
+    the first rollout begins with.
     """
 
     def __init__(self, engine: str, policy: Callable[[], float]) -> None:
         self.engine, self._policy = engine, policy
         self.moved = False
-        self._first: tuple[float, LogProbs, float] | None = None
+        self._first: tuple[list[int], float, LogProbs, float] | None = None
         self._unmoved = 0
 
-    def look(self, served: Callable[[], LogProbs]) -> None:
+    def look(self, prompt: Sequence[int], served: Callable[[list[int]], LogProbs]) -> None:
         """Called after weights were handed over. Raises UserError where the engine has not moved with the policy."""
         if self.moved:
             return
         policy = self._policy()
         if self._first is None:
-            first, again = served(), served()
-            self._first = policy, first, difference(first, again)
+            tokens = probe(prompt)
+            first, again = served(tokens), served(tokens)
+            self._first = tokens, policy, first, difference(first, again)
             return
-        policy_then, first, repeats_to = self._first
+        tokens, policy_then, first, repeats_to = self._first
         if policy == policy_then:
             return
-        if difference(first, served()) > repeats_to:
+        if difference(first, served(tokens)) > repeats_to:
             self.moved = True
             return
         self._unmoved += 1
@@ -104,7 +106,7 @@ class ColocatedEngine:
 
     def generate(self, prompts: Sequence[Any], sampling_params: Any, **options: Any) -> Any:
         # TRL has handed over this step's weights, and the engine is awake.
-        self._weights.look(lambda: self._served(prompts[0]["prompt_token_ids"], sampling_params))
+        self._weights.look(prompts[0]["prompt_token_ids"], lambda tokens: self._served(tokens, sampling_params))
         seeded = []
         for place in range(len(prompts)):
             parameters = sampling_params.clone()
@@ -112,8 +114,7 @@ class ColocatedEngine:
             seeded.append(parameters)
         return self._llm.generate(prompts, sampling_params=seeded, **options)
 
-    def _served(self, prompt: Sequence[int], sampling_params: Any) -> LogProbs:
-        tokens = probe(prompt)
+    def _served(self, tokens: list[int], sampling_params: Any) -> LogProbs:
         asked = type(sampling_params)(max_tokens=1, temperature=0.0, prompt_logprobs=1)
         output = self._llm.generate([{"prompt_token_ids": tokens}], sampling_params=asked, use_tqdm=False)[0]
         found = zip(tokens[1:], output.prompt_logprobs[1:], strict=True)
@@ -130,7 +131,7 @@ class ServedEngine:
         self._client, self._seed, self._weights = client, seed, weights
 
     def generate(self, prompts: Sequence[list[int]], generation_kwargs: Any = None, **options: Any) -> dict[str, Any]:
-        self._weights.look(lambda: self._served(prompts[0]))
+        self._weights.look(prompts[0], self._served)
 
         def ask(place: int) -> dict[str, Any]:
             seeded = {**(generation_kwargs or {}), "seed": self._seed(place)}
@@ -140,8 +141,8 @@ class ServedEngine:
             answers = list(threads.map(ask, range(len(prompts))))
         return {key: [row for answer in answers for row in answer[key]] for key in answers[0]}
 
-    def _served(self, prompt: Sequence[int]) -> LogProbs:
-        found = self._client.get_sequence_logprobs([probe(prompt)], [1], top_logprobs=1)
+    def _served(self, tokens: list[int]) -> LogProbs:
+        found = self._client.get_sequence_logprobs([tokens], [1], top_logprobs=1)
         return [float(log_probs[0]) for log_probs in found["actual_logprobs"][0]]
 
     def __getattr__(self, name: str) -> Any:

@@ -3,15 +3,18 @@
 The run's files are the truth and wandb holds a copy, which can be made again at any time. A row's step is wandb's step,
 so whatever is told twice counts once: where a run is resumed online, wandb's server says which step it has last, and
 the rows up to it are not sent again. An offline run of wandb cannot be resumed (wandb#4624): it is written anew from
-the run's files, and what an earlier session left of the same id is removed once the new one holds as much.
+the run's files, and what an earlier session left of the same id is removed once the new one holds as much. `wandb sync`
+appends rows without asking, so those that an earlier session's folder has brought to the server are not written again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +22,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from gradstarve.errors import UserError
-from gradstarve.runs.files import finite
+from gradstarve.runs.files import finite, read_json, write_json
 from gradstarve.runs.folder import RunFolder
 from gradstarve.runs.sweeps import read_sweeps
 
@@ -28,6 +31,8 @@ End = Literal["done", "stopped"]
 
 # Completions and answers are sampled for the eye; the run folder has them all.
 MOST_ROWS = 200
+
+MARK = "gradstarve.json"
 
 POLL_SECONDS = 1.0
 INIT_SECONDS = 30.0
@@ -56,28 +61,45 @@ def mirror_run(folder: RunFolder, place: Place, outputs: Path, ended: Callable[[
     plain = folder.read_config()
     group = place.group or sweep_of(folder.name, outputs) or f"{plain['model']['name']}-{plain['dataset']['name']}"
     run = start(folder.name, plain, place, group, "run", say)
-    last, replayed = run.starting_step - 1, False
+    with finished_anyway(run):
+        before, last, end = follow(run, folder, place, ended)
+        if end == "done":
+            tell_result(run, folder)
+        finish(run, 0 if end == "done" else 1, say)
+    mark(run, place, before, last, there=not run.offline)
+
+
+def follow(run: Any, folder: RunFolder, place: Place, ended: Callable[[float], End | None]) -> tuple[int, int, End]:
+    """Send the run's rows as they come, until it ends: which steps were sent (after the first number, up to the
+    second), and how it ended."""
+    before = run.starting_step - 1 if not run.offline else synced_to(older(run, place), place)
+    last, replayed = before, False
     while True:
         # First how it ended, then the rows: nothing is written in between that would be missed.
         end = ended(POLL_SECONDS if replayed else 0.0)
-        # What stopped may be resumed. Online, its newest row would then come again with its evaluation, too late.
-        for row in new_rows(folder, last, whole=end == "done" or (end == "stopped" and run.offline), live=end is None):
+        # What was stopped may be resumed, and the evaluation after its newest row be still to come.
+        rows = new_rows(folder, last, whole=end == "done", live=end is None)
+        for row in rows:
             last = row["step"]
             run.log(row, step=last, commit=True)
+        if rows or not replayed:
+            mark(run, place, before, last, there=False)
         if not replayed:
-            remove_older(run, place.folder)
+            remove_older(run, place)
             replayed = True
         if end is not None:
-            break
-    if end == "done":
-        result = folder.result()
-        assert result is not None, "a run is done with its result"
-        finals = {name: summary["final"] for name, summary in folder.evaluations().items()}
-        run.summary.update({"result": finite(result), "evaluations": finite(finals)})
-        for name, frame in tables(folder).items():
-            run.summary[name] = as_table(frame)
-        save(run, folder.path, [*FILES, "evaluations/*/summary.json"])
-    finish(run, 0 if end == "done" else 1, say)
+            return before, last, end
+
+
+def tell_result(run: Any, folder: RunFolder) -> None:
+    """The final numbers, the tables and the small files of a finished run."""
+    result = folder.result()
+    assert result is not None, "a run is done with its result"
+    finals = {name: summary["final"] for name, summary in folder.evaluations().items()}
+    run.summary.update({"result": finite(result), "evaluations": finite(finals)})
+    for name, frame in tables(folder).items():
+        run.summary[name] = as_table(frame)
+    save(run, folder.path, [*FILES, "evaluations/*/summary.json"])
 
 
 def start(name: str, config: Mapping[str, Any], place: Place, group: str, job_type: str, say: Say) -> Any:
@@ -140,6 +162,18 @@ def start(name: str, config: Mapping[str, Any], place: Place, group: str, job_ty
     return run
 
 
+@contextmanager
+def finished_anyway(run: Any) -> Iterator[None]:
+    """Whatever goes wrong in the block, the run does not stay open."""
+    try:
+        yield
+    except BaseException:
+        # What went wrong first is what is told.
+        with contextlib.suppress(Exception):
+            run.finish(exit_code=1)
+        raise
+
+
 def finish(run: Any, exit_code: int, say: Say) -> None:
     where = run.url or run.settings.sync_dir
     run.finish(exit_code=exit_code)
@@ -164,8 +198,8 @@ def new_rows(folder: RunFolder, last: int, whole: bool, live: bool) -> list[dict
 def history(folder: RunFolder, whole: bool) -> list[dict[str, Any]]:
     """A row for each step, with the evaluations after it, by step; what is unknown is left out of a row.
 
-    The newest step is left out unless `whole`: its evaluation may be still to come. A run that does not train has one
-    row, of step 0, with its evaluation.
+    The newest step is left out unless `whole`: its evaluation may be still to come, and a row is sent once. A run that
+    does not train has one row, of step 0, with its evaluation.
     """
     steps = folder.read("steps")
     rows = {int(row["step"]): row for row in steps.to_dict("records")}
@@ -217,10 +251,17 @@ def as_table(frame: pd.DataFrame) -> Any:
 
 
 def save(run: Any, root: Path, patterns: Sequence[str]) -> None:
-    """Upload the files below `root` that are there, under their names."""
+    """Upload copies of the files below `root` that are there, under `gradstarve/`.
+
+    wandb by itself would make hard links, and later write its own config.yaml through the one to ours.
+    """
+    home = Path(run.dir)
     for pattern in patterns:
         for file in sorted(root.glob(pattern)):
-            run.save(str(file), base_path=str(root), policy="now")
+            copy = home / "gradstarve" / file.relative_to(root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+            run.save(str(copy), base_path=str(home), policy="now")
 
 
 def sweep_of(run: str, outputs: Path) -> str | None:
@@ -234,12 +275,35 @@ def sweep_of(run: str, outputs: Path) -> str | None:
     return wanting[-1] if wanting else None
 
 
-def remove_older(run: Any, folder: Path) -> None:
-    """Remove what earlier sessions left of the same id on this disk."""
-    own = Path(run.settings.sync_dir)
-    for path in (folder / "wandb").glob(f"*run-*-{run.id}"):
-        if path.name != own.name and re.fullmatch(rf"(offline-)?run-\d{{8}}_\d{{6}}-{re.escape(run.id)}", path.name):
-            shutil.rmtree(path, ignore_errors=True)
+def older(run: Any, place: Place) -> list[Path]:
+    """The folders that earlier sessions of the same id left on this disk."""
+    own = Path(run.settings.sync_dir).name
+    pattern = re.compile(rf"(offline-)?run-\d{{8}}_\d{{6}}-{re.escape(run.id)}")
+    found = (place.folder / "wandb").glob(f"*run-*-{run.id}")
+    return [path for path in found if path.name != own and pattern.fullmatch(path.name)]
+
+
+def remove_older(run: Any, place: Place) -> None:
+    for path in older(run, place):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def mark(run: Any, place: Place, before: int, last: int, there: bool) -> None:
+    """Write down, beside what wandb wrote, which steps it holds: those after `before`, up to `last`."""
+    content = {"project": place.project, "entity": place.entity, "before": before, "last": last, "there": there}
+    write_json(Path(run.settings.sync_dir) / MARK, content)
+
+
+def synced_to(folders: Sequence[Path], place: Place) -> int:
+    """The last step that earlier sessions' folders are known to have brought to the server; -1: none."""
+    steps = [-1]
+    for folder in folders:
+        content = read_json(folder / MARK) or {}
+        if (content.get("project"), content.get("entity")) == (place.project, place.entity):
+            # `wandb sync` leaves this file.
+            there = content["there"] or any(folder.glob("*.wandb.synced"))
+            steps.append(content["last"] if there else content["before"])
+    return max(steps)
 
 
 def one_line(error: BaseException) -> str:

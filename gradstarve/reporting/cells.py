@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from gradstarve.reporting.arms import UNTRAINED
 from gradstarve.runs.folder import RunFolder
+from gradstarve.runs.signature import with_later_keys
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,12 @@ class Setting:
     def config(self) -> dict[str, Any]:
         """The config of one of its runs."""
         point = (self.points or (self.base.points if self.base else []))[0]
-        return RunFolder(point.folder).read_config()
+        return with_later_keys(RunFolder(point.folder).read_config())
+
+    @property
+    def reward(self) -> str:
+        """What training was rewarded with: "verified", or a control that takes no notice of the verdict."""
+        return str((self.config.get("loss") or {}).get("reward", "verified"))
 
     @cached_property
     def identity(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Literal
 from gradstarve.estimators.degeneracy import degeneracy
 from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.comparisons import compare_cells, summary_of
+from gradstarve.reporting.setting_names import apart_by_model
 from gradstarve.reporting.statistics import summarise
 from gradstarve.reporting.tables.pass_at_k import gain_difference
 from gradstarve.reporting.tables.table import shown_p, signed
@@ -45,17 +46,17 @@ Test = Callable[[Setting], Answer | None]
 def read_claims(settings: Sequence[Setting]) -> list[Reading]:
     """Every claim in every setting that can speak to it, in the paper's order; "not tested" where none can.
 
-    Training questions speak to none: what they are asked for is how hard they are.
+    Training questions speak to none: what they are asked for is how hard they are. Nor does training that was rewarded
+    with anything but the verdict.
     """
-    settings = [setting for setting in settings if not setting.on_training]
+    settings = [setting for setting in settings if not setting.on_training and setting.reward == "verified"]
     readings = []
     for claim, test in _CLAIMS:
         found = [(setting, answer) for setting in settings if (answer := test(setting)) is not None]
         readings += [Reading(claim, *answer[:2], setting.name, answer[2]) for setting, answer in found]
         if not found:
             readings.append(Reading(claim, "not tested", "No runs here speak to it."))
-    readings.append(_models_claim(settings))
-    return readings
+    return [*readings, *_models_claim(settings)]
 
 
 def tally(readings: Sequence[Reading]) -> str:
@@ -218,7 +219,15 @@ def _compression(setting: Setting) -> Answer | None:
     return verdict, told, runs
 
 
-def _models_claim(settings: Sequence[Setting]) -> Reading:
+def _models_claim(settings: Sequence[Setting]) -> list[Reading]:
+    """One reading for each part of the settings in which a model has one; a part with one model says nothing."""
+    parts = apart_by_model([setting for setting in settings if _own(setting)])
+    readings = [_models_reading(members, apart) for apart, members in parts]
+    tested = [reading for reading in readings if reading.verdict != "not tested"]
+    return tested or [_models_reading([], "")]
+
+
+def _models_reading(settings: Sequence[Setting], apart: str) -> Reading:
     claim = (
         "The stronger the untrained model, the smaller the gain of sign at G = 4 (of the models that can learn at all)"
     )
@@ -239,7 +248,7 @@ def _models_claim(settings: Sequence[Setting]) -> Reading:
     falling = all(first[1] > second[1] for first, second in pairwise(gains))
     # With m models, one order of m! falls throughout.
     verdict: Verdict = "can't be told at this n" if len(gains) < 4 else "agrees" if falling else "disagrees"
-    return Reading(claim, verdict, f"{told}.", "", tuple(run for *_, runs in gains for run in runs))
+    return Reading(claim, verdict, f"{told}.", apart, tuple(run for *_, runs in gains for run in runs))
 
 
 def _own(setting: Setting) -> bool:
@@ -249,7 +258,9 @@ def _own(setting: Setting) -> bool:
 
 def _pair(setting: Setting, a: tuple[str, int], b: tuple[str, int], transfer: bool = False) -> tuple[Cell, Cell] | None:
     cells = setting.find(*a), setting.find(*b)
-    if setting.samples > 1 or setting.transfer != transfer or not all(cell and cell.points for cell in cells):
+    # The paper does not say what its MATH-500 numbers trained on.
+    other_data = setting.transfer or setting.asked == "math500"
+    if setting.samples > 1 or other_data != transfer or not all(cell and cell.points for cell in cells):
         return None
     assert cells[0] is not None and cells[1] is not None
     return cells[0], cells[1]

@@ -51,6 +51,8 @@ class Paper:
         """What in a setting's config differs from what the paper says of its own; empty where nothing does."""
         config = {**setting.config, "evaluation": setting.decoding}
         problems = ["training questions asked"] if setting.on_training else []
+        if setting.reward != "verified":
+            problems.append(f"rewarded with {setting.reward}, not with the verdict")
         # A path goes before the hub. GSM8K from a local file is GSM8K, if it is all of it.
         local = _get(config, "dataset.train_path") is not None
         for key, theirs in self.content["setting"].items():

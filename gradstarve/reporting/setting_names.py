@@ -17,6 +17,8 @@ def name_settings(settings: Sequence[Setting]) -> None:
         parts = [setting.model, setting.dataset]
         if setting.asked != setting.dataset:
             parts.append(f"on-{setting.asked}")
+        if setting.reward != "verified":
+            parts.append(f"reward-{setting.reward}")
         if setting.on_training:
             parts.append("training-questions")
         if kind not in {"greedy", setting.asked}:
@@ -28,18 +30,18 @@ def name_settings(settings: Sequence[Setting]) -> None:
         groups[stem(setting)].append(setting)
     for name, members in groups.items():
         if len(members) == 1:
-            members[0].name = _slug(name)
+            members[0].name = slug(name)
             continue
         apart = differing_keys(members)
         for setting in members:
             values = flat_config(setting)
             setting.apart = {key: values.get(key) for key in apart}
             told = [f"{key.rsplit('.', 1)[-1]}-{_brief(values.get(key))}" for key in apart][:3]
-            setting.name = _slug("-".join([name, *told]))
+            setting.name = slug("-".join([name, *told]))
         shared = Counter(setting.name for setting in members)
         for setting in members:
             if shared[setting.name] > 1:
-                setting.name = _slug(f"{name}-{(setting.key or setting.model_key)[:4]}{setting.evaluation[-4:]}")
+                setting.name = slug(f"{name}-{(setting.key or setting.model_key)[:4]}{setting.evaluation[-4:]}")
 
 
 # Keys in which runs of one setting differ.
@@ -68,6 +70,20 @@ def differing_keys(settings: Sequence[Setting]) -> list[str]:
     return sorted({key for f in flat for key in f if any(f.get(key) != g.get(key) for g in flat)} - _NOT_THE_SETTING)
 
 
+def apart_by_model(settings: Sequence[Setting]) -> list[tuple[str, list[Setting]]]:
+    """Settings in parts in which each model has one, where the keys in which a model's own settings differ allow it:
+    models at the same KL coefficient beside each other, never one at two. Each part with those keys, in words."""
+    by_model: dict[str, list[Setting]] = defaultdict(list)
+    for setting in settings:
+        by_model[setting.model].append(setting)
+    keys = sorted({key for twins in by_model.values() for key in differing_keys(twins)})
+    parts: dict[str, list[Setting]] = defaultdict(list)
+    for setting in settings:
+        values = flat_config(setting)
+        parts["-".join(f"{key.rsplit('.', 1)[-1]}-{_brief(values.get(key))}" for key in keys)].append(setting)
+    return sorted(parts.items())
+
+
 def _flat(node: Any, prefix: str = "") -> dict[str, Any]:
     if not isinstance(node, dict):
         return {prefix: node}
@@ -78,7 +94,8 @@ def _flat(node: Any, prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
+    """A text as a part of a file's name."""
     return "".join(c if c.isalnum() or c in "-._" else "-" for c in text.lower()).strip("-._")
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gradstarve.errors import UserError, nearest
 from gradstarve.estimators import get_advantage
-from gradstarve.runs.folder import RunFolder, runs_root
+from gradstarve.runs.find import find_run
+from gradstarve.runs.folder import RunFolder
 from gradstarve.runs.rows import read_row
 from gradstarve.runs.status import read_status
 
@@ -30,19 +30,6 @@ def run(arguments: argparse.Namespace) -> int:
         shown["differs"] = {"from": other["run"], **differences(shown, other)}
     print(json.dumps(shown, indent=2, ensure_ascii=False) if arguments.json else as_text(shown))
     return 0
-
-
-def find_run(name: str, outputs: Path) -> RunFolder:
-    """The folder of a run, by folder, name or unique beginning. Raises UserError, naming the nearest."""
-    if (Path(name) / "config.yaml").is_file():
-        return RunFolder(Path(name).resolve())
-    names = [path.parent.name for path in runs_root(outputs).glob("*/config.yaml")]
-    found = [name] if name in names else [known for known in names if known.startswith(name)]
-    if not found:
-        raise UserError(f"no run {name!r} in {runs_root(outputs)}. {nearest(name, names)}")
-    if len(found) > 1:
-        raise UserError(f"{len(found)} runs begin with {name!r}: {', '.join(sorted(found)[:5])}; name one")
-    return RunFolder(runs_root(outputs) / found[0])
 
 
 def describe(folder: RunFolder) -> dict[str, Any]:

@@ -7,7 +7,6 @@ cannot be judged is refused, with the line that frees it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -20,7 +19,7 @@ from typing import Any
 import psutil
 
 from gradstarve.errors import UserError
-from gradstarve.runs.files import read_json
+from gradstarve.runs.files import locked, read_json
 from gradstarve.runs.scheduler import is_there, own_job_id
 
 # Names, in the environment of a run, the process of the command that started it.
@@ -42,7 +41,7 @@ def claim(folder: Path) -> Iterator[None]:
     file = folder / "claim.json"
     launcher = os.environ.get(LAUNCHER_VARIABLE)
     mine = {**process_identity(os.getpid()), "id": uuid.uuid4().hex, "job_id": own_job_id(), "launcher": launcher}
-    with _exclusive(folder):
+    with locked(folder / ".claim.lock"):
         other = read_json(file)
         if other is not None:
             holder = judge(other, ask_slurm=True)
@@ -60,7 +59,7 @@ def claim(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with _exclusive(folder):
+        with locked(folder / ".claim.lock"):
             held = read_json(file)
             if isinstance(held, dict) and held.get("id") == mine["id"]:
                 file.unlink(missing_ok=True)
@@ -128,11 +127,3 @@ def process_identity(pid: int) -> dict[str, Any]:
         except psutil.NoSuchProcess:
             start = -1
     return {"host": socket.gethostname(), "boot": boot, "pid": pid, "start": start}
-
-
-@contextmanager
-def _exclusive(folder: Path) -> Iterator[None]:
-    """Only one process at a time looks at a folder's claim and changes it."""
-    with (folder / ".claim.lock").open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield

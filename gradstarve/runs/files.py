@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import math
 import os
@@ -12,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from gradstarve.errors import UserError
 
 
 @contextmanager
@@ -26,6 +30,29 @@ def whole_file(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold a lock on the file `path`, made if need be; `waiting` is called once where somebody else holds it.
+
+    Raises UserError where the file system has no locks.
+    """
+    with path.open("a") as stream:
+        try:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(stream, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno in {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}:
+                raise UserError(
+                    f"{path.parent}: this file system has no locks (flock: {error.strerror}); choose another place "
+                    "with outputs=, or have it mounted with locks"
+                ) from None
+            raise
+        yield
 
 
 def write_text(path: Path, text: str) -> None:

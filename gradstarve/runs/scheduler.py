@@ -89,6 +89,11 @@ def is_there(job_id: str) -> bool | None:
     return any(state not in _ENDED for state in states)
 
 
+def state(job_id: str) -> str:
+    """SLURM's word for a job that it knows. Raises NoAnswer."""
+    return _ask("squeue", "-h", "-t", "all", "-j", job_id, "-o", "%T").strip()
+
+
 def seconds_left(job_id: str) -> float | None:
     """Until the job's time limit; None where it has none. Raises NoAnswer."""
     said = _ask("squeue", "-h", "-j", job_id, "-o", "%L").strip()

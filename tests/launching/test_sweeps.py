@@ -120,34 +120,33 @@ RUN_HERE = {"fair_length-tiny", "random_reward-tiny"}
 Start = Callable[..., subprocess.Popen[str]]
 
 
-def ran(start: Start, quick: tuple[str, ...], tmp_path: Path, name: str, *more: str) -> dict[str, pd.DataFrame]:
-    """Run a twin through run.py, build its tables by `gradstarve tables --sweep`, and return these by their names."""
+def test_twins_run_and_make_the_tables_that_they_are_for(
+    start: Start, quick: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     kept = [text for text in quick if text.split("=")[0] not in {"steps", "eval_every", "checkpoint_every"}]
-    process = start("-m", f"+sweep={name}", *kept, "steps=2", "eval_every=1", "checkpoint_every=0", "seed=42,43", *more)
-    _, err = process.communicate(timeout=400)
+    short = ("steps=2", "eval_every=1", "checkpoint_every=0", "seed=42", "advantage=sign,base")
+    process = start("-m", f"+sweep={','.join(sorted(RUN_HERE))}", *kept, *short)
+    _, err = process.communicate(timeout=500)
     assert process.returncode == 0, err
-    (declared,) = (tmp_path / "outputs" / "sweeps").glob(f"{name}-*.json")
-    assert main(["tables", "--outputs", str(tmp_path / "outputs"), "--sweep", declared.stem, "--no-figures"]) == 0
-    return {path.stem: pd.read_csv(path) for path in (tmp_path / "outputs" / "tables" / declared.stem).glob("*.csv")}
+    outputs = tmp_path / "outputs"
+    told, tables = {}, {}
+    for name in RUN_HERE:
+        (declared,) = (outputs / "sweeps").glob(f"{name}-*.json")
+        capsys.readouterr()
+        assert main(["tables", "--outputs", str(outputs), "--sweep", declared.stem, "--no-figures"]) == 0
+        told[name] = " ".join(capsys.readouterr().out.split())
+        folder = outputs / "tables" / declared.stem
+        tables[name] = {path.stem: pd.read_csv(path).set_index("arm") for path in folder.glob("table1-*.csv")}
 
+    # Each completion limit has a table of its own, with an untrained model of its own.
+    lengths = tables["fair_length-tiny"]
+    assert set(lengths) == {f"table1-tiny-sums-completion_limit-{limit}" for limit in (12, 20)}
+    assert all(table.loc[["base", "sign"], "n"].tolist() == [1, 1] for table in lengths.values())
+    assert "Not mixed in: 1 runs of tiny-sums-completion_limit-" in told["fair_length-tiny"]
 
-def test_each_completion_limit_has_tables_of_its_own(
-    start: Start, quick: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tables = ran(start, quick, tmp_path, "fair_length-tiny", "advantage=sign,base")
-    for limit in (12, 20):
-        table = tables[f"table1-tiny-sums-completion_limit-{limit}"]
-        assert table.set_index("arm").loc[["base", "sign"], "n"].tolist() == [1, 2]
-    assert "Not mixed in" in capsys.readouterr().out or len(tables["runs"]) == 6
-
-
-def test_a_control_says_so_in_its_tables_and_reads_no_claim(
-    start: Start, quick: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tables = ran(start, quick, tmp_path, "random_reward-tiny", "advantage=sign,drgrpo,base")
-    assert tables["table1-tiny-sums"].set_index("arm").loc[["base", "sign", "drgrpo"], "n"].tolist() == [1, 2, 2]
-    text = (next((tmp_path / "outputs" / "tables").glob("*/table1-tiny-sums.md"))).read_text()
-    assert "REWARDED BY A COIN (right 25 %), not by the verdict" in text
-    assert "rewarded with random, not with the verdict" in text
-    out = " ".join(capsys.readouterr().out.split())
-    assert "agrees: 0" in out and "disagrees: 0" in out
+    # A control says what it is, and reads no claim.
+    control = tables["random_reward-tiny"]
+    assert set(control) == {"table1-tiny-sums-reward-random"}
+    assert "REWARDED BY A COIN (right 25 %), not by the verdict" in told["random_reward-tiny"]
+    assert "rewarded with random, not with the verdict" in told["random_reward-tiny"]
+    assert "agrees: 0, disagrees: 0, can't be told at this n: 0" in told["random_reward-tiny"]

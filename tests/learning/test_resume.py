@@ -82,8 +82,9 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
         ("advantage=sign_ce", "advantage.replay.warm_up_steps=2"),
         ("advantage=contrastive_pair", "advantage.replay.warm_up_steps=2", "loss.kl=0.05"),
         ("advantage=drgrpo", "model.lora={rank: 4, alpha: 8, dropout: 0.1, targets: all-linear}"),
+        ("advantage=sign", "loss.reward=random", "loss.random_rate=0.5", "completions_per_pass=8"),
     ],
-    ids=["epochs-and-passes", "cross-entropy", "pairs-and-kl", "lora-dropout"],
+    ids=["epochs-and-passes", "cross-entropy", "pairs-and-kl", "lora-dropout", "random-reward"],
 )
 def test_resumed_equals_uninterrupted(
     quick: tuple[str, ...],

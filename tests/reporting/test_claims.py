@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+import synthetic
 
 from gradstarve.reporting.claims import read_claims
 from gradstarve.reporting.study import read_study
@@ -99,3 +103,59 @@ def test_one_claim_is_read_in_every_setting(outputs: Any) -> None:
         "tiny-sums-completion_limit-14": "agrees",
         "tiny-sums-completion_limit-20": "disagrees",
     }
+
+
+@pytest.mark.parametrize("control", [{"loss__reward": "random", "loss__random_rate": 0.25}, {"loss__reward": "length"}])
+def test_a_control_speaks_to_no_claim_and_says_what_it_is(outputs: Any, control: dict[str, Any]) -> None:
+    outputs.base(30)
+    outputs.cell("sign", HIGH, **control)
+    outputs.cell("drgrpo", LOW, **control)
+    readings = read_claims(read_study(outputs.path).settings)
+    assert {reading.verdict for reading in readings} == {"not tested"}
+    out = " ".join(outputs.tables().split())
+    assert "REWARDED " in out and "not by the verdict" in out
+    assert "rewarded with " in out
+    runs = pd.read_csv(outputs.path / "tables" / "runs.csv")
+    assert runs.groupby("arm")["training_reward"].unique().map(list).to_dict()["sign"] == [control["loss__reward"]]
+    assert runs[runs["arm"] == "base"]["training_reward"].isna().all()
+    # Beside runs that were rewarded with the verdict, they are a setting of their own.
+    outputs.cell("sign", LOW)
+    outputs.tables()
+    assert outputs.csv("table1-tiny-sums")["sign"]["mean"] == "0.66"
+    name = f"tiny-sums-reward-{control['loss__reward']}"
+    assert outputs.csv(f"table1-{name}")["sign"]["mean"] == "0.86"
+    told = f"Not mixed in: 14 runs of {name}, which differ in reward {control['loss__reward']} (here verified)"
+    assert told in outputs.text("table1-tiny-sums").replace("\\", "")
+
+
+def test_math500_is_its_own_claim_whatever_was_trained_on(outputs: Any, tmp_path: Path) -> None:
+    model = {
+        "source": "hub", "name": "some", "id": "some/model", "revision": "0" * 40, "dtype": "bfloat16", "lora": None,
+        "gradient_checkpointing": True, "attention": None,
+    }  # fmt: skip
+    data = tmp_path / "math.jsonl"
+    data.write_text(json.dumps({"problem": "1+1?", "answer": "2", "solution": "\\boxed{2}"}) + "\n")
+    for arm, rights in (("sign", HIGH), ("drgrpo", LOW)):
+        for seed, right in enumerate(rights, 42):
+            config = synthetic.config(
+                outputs.path, arm, 4, seed, dataset="math500", model_config=model, dataset__train_path=str(data),
+                dataset__eval_path=str(data), steps=20,
+            )  # fmt: skip
+            synthetic.write_run(config, right, 100)
+    assert verdict(outputs, "On MATH-500, sign is above drgrpo at G = 4") == "agrees"
+    # The claim of Table 1 is about GSM8K.
+    assert verdict(outputs, SIGN_ABOVE) == "not tested"
+
+
+def test_models_are_compared_at_one_value_of_everything_else(outputs: Any) -> None:
+    for kl in (0.0, 0.04):
+        for name, hidden, base, sign in (("small", 96, 20, [40, 42]), ("large", 192, 60, [70, 72])):
+            outputs.base(base, model__name=name, model__hidden_size=hidden)
+            outputs.cell("sign", sign, model__name=name, model__hidden_size=hidden, loss__kl=kl)
+    outputs.tables()
+    for told in ("0", "0.04"):
+        rows = outputs.csv(f"table3-sums-kl-{told}")
+        assert len(rows) == 2
+        assert "differ in more than the model" not in outputs.text(f"table3-sums-kl-{told}")
+    readings = [r for r in read_claims(read_study(outputs.path).settings) if r.claim.startswith("The stronger")]
+    assert [(reading.setting, len(reading.runs)) for reading in readings] == [("kl-0", 4), ("kl-0.04", 4)]

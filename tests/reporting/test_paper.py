@@ -16,7 +16,7 @@ from gradstarve.reporting.study import read_study
 from gradstarve.reporting.tables.accuracy import accuracy_table
 
 MODEL = {
-    "source": "hub", "name": "qwen3.5_9b", "id": "Qwen/Qwen3.5-9B", "revision": "x", "dtype": "bfloat16",
+    "source": "hub", "name": "qwen3.5_9b", "id": "Qwen/Qwen3.5-9B", "revision": "0" * 40, "dtype": "bfloat16",
     "lora": {"rank": 64, "alpha": 128, "dropout": 0.0, "targets": "all-linear"}, "gradient_checkpointing": True,
     "attention": None,
 }  # fmt: skip

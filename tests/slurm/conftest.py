@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import shutil
@@ -72,7 +73,7 @@ class Desk:
 
     def submit(self, *arguments: str, code: int = 0) -> Answer:
         """`python run.py -m ... hydra/launcher=slurm`."""
-        return self.run_py("-m", *QUICK, *STEPS, *LAUNCHER, *arguments, code=code)
+        return self.run_py("-m", *last_word(*QUICK, *STEPS, *LAUNCHER, *arguments), code=code)
 
     def gradstarve(self, *arguments: str, code: int = 0) -> Answer:
         return self._answer(["-m", "gradstarve", *arguments], code)
@@ -80,7 +81,7 @@ class Desk:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """`submit` in a process that is not waited for."""
         process = subprocess.Popen(
-            [sys.executable, str(REPOSITORY / "run.py"), "-m", *QUICK, *STEPS, *LAUNCHER, *arguments],
+            [sys.executable, str(REPOSITORY / "run.py"), "-m", *last_word(*QUICK, *STEPS, *LAUNCHER, *arguments)],
             cwd=self.folder, env=self.cluster.environment, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
@@ -102,7 +103,7 @@ class Desk:
     def wait(
         self, until: Callable[[dict[str, dict[str, Any]]], bool], what: str, seconds: float = 240
     ) -> dict[str, Any]:
-        """Look at the status until it is as wanted; requeued jobs do not wait for the two minutes that SLURM gives them."""
+        """Look at the status until it is as wanted. Requeued jobs are hurried: SLURM lets them wait for two minutes."""
         deadline = time.monotonic() + seconds
         while True:
             runs = self.runs()
@@ -141,6 +142,11 @@ class Desk:
         return Answer(done.returncode, done.stdout, done.stderr)
 
 
+def last_word(*overrides: str) -> list[str]:
+    """Each key once, as it was given last."""
+    return list({text.partition("=")[0]: text for text in overrides}.values())
+
+
 STEPS = ("steps=6", "eval_every=3", "checkpoint_every=2", "prompts_per_step=4")
 
 
@@ -160,10 +166,12 @@ def start_cluster(folder: Path, port: int, **options: str) -> Cluster:
         "PYTHONPATH": str(REPOSITORY),
         "SLURM_TEST_DIR": str(folder),
         "SLURM_TEST_PORT": str(port),
+        # nproc, which the script would ask, listens to OMP_NUM_THREADS.
+        "SLURM_TEST_CPUS": str(os.cpu_count()),
         **{f"SLURM_TEST_{key.upper()}": value for key, value in options.items()},
     }
     done = subprocess.run(
-        ["bash", str(HERE / "start_slurm.sh")], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        ["bash", str(HERE / "start_slurm.sh")], env=environment, stdin=subprocess.DEVNULL,
         timeout=180, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -217,6 +225,4 @@ def _desk(cluster: Cluster, folder: Path, models: Path) -> Iterator[Desk]:
     desk.outputs.mkdir()
     (desk.outputs / "models").symlink_to(models)
     yield desk
-    ours = {batch.name for batch in desk.batches()}
-    if ours:
-        cluster.ask("scancel", f"--name={','.join(sorted(ours))}", check=False)
+    cluster.ask("scancel", f"--user={getpass.getuser()}", check=False)

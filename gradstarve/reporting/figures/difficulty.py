@@ -43,6 +43,8 @@ def difficulty_of(setting: Setting, settings: Sequence[Setting]) -> Difficulty |
                     kind = "training question" if other.on_training else "question"
                     source = f"{other.samples} samples a {kind} of {other.asked} from the untrained model"
                     return Difficulty(counts["samples"].to_numpy(), counts["right"].to_numpy(), source, (point.run,))
+    if setting.reward != "verified":
+        return None  # n_plus counts what a control rewarded
     samples: list[int] = []
     successes: list[int] = []
     runs = []

@@ -11,7 +11,7 @@ from gradstarve.reporting.arms import BASELINE
 from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.comparisons import compare_cells, summary_of
 from gradstarve.reporting.paper import Paper
-from gradstarve.reporting.setting_names import differing_keys
+from gradstarve.reporting.setting_names import apart_by_model, differing_keys, slug
 from gradstarve.reporting.tables.notes import absence_notes, describe
 from gradstarve.reporting.tables.table import Column, Row, Table, shown_p, signed
 
@@ -49,13 +49,15 @@ TRANSFER_COLUMNS = [
 
 
 def model_tables(settings: Sequence[Setting], paper: Paper, more_notes: Sequence[str] = ()) -> list[Table]:
-    """Table 3: one for each pair of training data and questions that at least two models were run on."""
+    """Table 3: one for each pair of training data and questions that at least two models were run on, and for each
+    value of what else a model was run with."""
     by_data: dict[tuple[str, str, str], list[Setting]] = defaultdict(list)
     for setting in settings:
-        if setting.samples == 1 and setting.points and not setting.on_training:
+        if setting.samples == 1 and setting.points and not setting.on_training and setting.reward == "verified":
             by_data[setting.dataset, setting.asked, setting.evaluation.rsplit("-", 1)[0]].append(setting)
     tables: list[Table] = []
-    for (dataset, asked, _), members in sorted(by_data.items()):
+    parts = [(*key[:2], *part) for key, found in sorted(by_data.items()) for part in apart_by_model(found)]
+    for dataset, asked, apart, members in parts:
         if len({setting.model for setting in members}) < 2:
             continue
         like = all(not paper.unlike(setting, any_model=True) for setting in members)
@@ -78,11 +80,11 @@ def model_tables(settings: Sequence[Setting], paper: Paper, more_notes: Sequence
             )
         notes += [*absence_notes(cells), paper.explain(members[0], any_model=True)]
         name = f"table3-{dataset}" + (f"-on-{asked}" if asked != dataset else "")
+        name += f"-{slug(apart)}" if apart else ""
         name += f"-{len(tables)}" if name in {table.name for table in tables} else ""
+        title = f"Table 3. Models, G = {GROUP_SIZE} · {name.removeprefix('table3-')}"
         caption = f"Accuracy on {asked} before and after training on {dataset}, by model."
-        tables.append(
-            Table("table3", name, f"Table 3. Models, G = {GROUP_SIZE} · {dataset}", caption, MODEL_COLUMNS, rows, notes)
-        )
+        tables.append(Table("table3", name, title, caption, MODEL_COLUMNS, rows, notes))
     return tables
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from gradstarve.reporting.cells import Cell, Point, Setting
 from gradstarve.reporting.tables.table import Column, Row, Table
 
-_TEXTS = ("setting", "run", "advantage", "arm", "state", "why", "evaluation", "split", "commit", "dirty")
+_TEXTS = ("setting", "run", "advantage", "arm", "state", "why", "evaluation", "split", "commit", "dirty",
+          "training_reward")  # fmt: skip
 _COUNTS = ("group_size", "seed", "n", "right", "unverifiable", "tokens", "groups")
 _SHARES = ("all_fail", "mixed", "all_pass", "dead", "truncated")
 COLUMNS = [
@@ -43,6 +44,7 @@ def _place(setting: Setting, cell: Cell) -> dict[str, object]:
         "group_size": cell.group_size,
         "evaluation": setting.evaluation,
         "split": "train" if setting.on_training else "eval",
+        "training_reward": None if cell is setting.base else setting.reward,
     }
 
 

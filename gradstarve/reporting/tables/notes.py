@@ -134,6 +134,8 @@ def neighbour_notes(setting: Setting, settings: Sequence[Setting]) -> list[str]:
             for key in sorted({*other.apart, *setting.apart})
             if other.apart.get(key) != setting.apart.get(key)
         ]
+        if other.reward != setting.reward:
+            differs = [f"reward {other.reward} (here {setting.reward})"]
         if other.evaluation != setting.evaluation and not differs:
             differs = [f"evaluation {other.evaluation} (here {setting.evaluation})"]
         notes.append(f"Not mixed in: {len(other.points)} runs of {other.name}, which differ in {'; '.join(differs)}.")
@@ -167,12 +169,22 @@ def describe(setting: Setting, group_size: int | None) -> str:
         f"loss aggregation {loss.get('aggregation', '?')}",
         f"clip {loss.get('clip_low', 0):g}/{loss.get('clip_high', 0):g}",
         f"KL coefficient {loss['kl']:g}" if loss.get("kl") else "no KL",
+        *_control_told(loss),
     ]
     return (
         f"{_model_told(config)} on {setting.dataset}: {', '.join(part for part in training if part)}. "
         f"Evaluated on {'/'.join(f'{n:,}' for n in asked)} {which} of {setting.asked}, {how}"
         f"{_limit_told(decoding, config)}."
     )
+
+
+def _control_told(loss: Mapping[str, Any]) -> list[str]:
+    if loss.get("reward") == "random":
+        return [f"REWARDED BY A COIN (right {100 * loss['random_rate']:g} %), not by the verdict"]
+    if loss.get("reward") == "length":
+        most = f" with at most {loss['length_limit']} tokens" if loss.get("length_limit") else ""
+        return [f"REWARDED FOR ENDING{most} within the limit, not by the verdict"]
+    return []
 
 
 def seeds_told(cells: Sequence[Cell]) -> str:

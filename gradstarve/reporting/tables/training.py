@@ -84,7 +84,10 @@ def degeneracy_table(setting: Setting, paper: Paper, more_notes: Sequence[str] =
             "mean_reward": mean,
             "d_iid": d_iid,
             "ratio": dead.mean / d_iid if d_iid else None,
-            "d_iid_base": float(degeneracy(base, group_size)) if base is not None else None,
+            # A control's reward is right as often as the control says, not as the model.
+            "d_iid_base": float(degeneracy(base, group_size))
+            if base is not None and setting.reward == "verified"
+            else None,
         }
         if like and cell.label == "drgrpo" and group_size == 4:
             values["paper_dead"] = paper.content["degeneracy"]["g4_drgrpo_seed42"]["dead"]
