@@ -66,7 +66,7 @@ def execute(config: RunConfig, progress: Say = lambda _: None, stopping: Stoppin
             write_status(folder.path, "done")
         except BaseException as error:
             try:
-                write_failure(folder.path, error, interrupted=isinstance(error, KeyboardInterrupt | Stopped))
+                write_failure(folder.path, error, asked=isinstance(error, Stopped))
             except OSError as unwritten:
                 # A full disk: what went wrong first is what must be known.
                 error.add_note(f"and {folder.path / 'status.json'} could not be written: {unwritten}")
@@ -83,7 +83,7 @@ def _follow(config: RunConfig, folder: RunFolder, stopping: Stopping) -> None:
     except Exception as error:
         # Where the first process still trains, all that it will know is that one of the others is gone.
         if not isinstance(error, Stopped) and held_by_a_sibling(folder.path):
-            write_failure(folder.path, error, interrupted=False)
+            write_failure(folder.path, error)
         raise
 
 

@@ -46,8 +46,9 @@ def write_status(folder: Path, state: State, **more: Any) -> None:
     )
 
 
-def write_failure(folder: Path, error: BaseException, interrupted: bool) -> None:
-    """Record why a run ended before its time, with the traceback. What failed first stays."""
+def write_failure(folder: Path, error: BaseException, asked: bool = False) -> None:
+    """Record why a run ended before its time, with the traceback; `asked`: it was asked to. What failed first stays."""
+    interrupted = asked or isinstance(error, KeyboardInterrupt)
     state: State = "interrupted" if interrupted else "failed"
     if interrupted and (read_status(folder) or {}).get("state") == "failed":
         return

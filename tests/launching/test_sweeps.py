@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import subprocess
@@ -37,6 +38,7 @@ def composer() -> Composer:
         return Composer(GlobalHydra.instance().config_loader(), "config", ["hydra.mode=RUN"])
 
 
+@functools.cache
 def configs(name: str, composer: Composer) -> list[RunConfig]:
     (asked,) = ask([f"+sweep={name}"], composer, SWEEPS)
     return asked.configs
@@ -126,7 +128,7 @@ def test_twins_run_and_make_the_tables_that_they_are_for(
     kept = [text for text in quick if text.split("=")[0] not in {"steps", "eval_every", "checkpoint_every"}]
     short = ("steps=2", "eval_every=1", "checkpoint_every=0", "seed=42", "advantage=sign,base")
     process = start("-m", f"+sweep={','.join(sorted(RUN_HERE))}", *kept, *short)
-    _, err = process.communicate(timeout=500)
+    _, err = process.communicate(timeout=1200)
     assert process.returncode == 0, err
     outputs = tmp_path / "outputs"
     told, tables = {}, {}
