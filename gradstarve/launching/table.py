@@ -62,7 +62,9 @@ def summary(standings: Sequence[Standing]) -> str:
     for standing in standings:
         counts[standing.state] = counts.get(standing.state, 0) + 1
     order = ["done", "running", "queued", *_TROUBLE, "missing"]
-    return f"{len(standings)} run{'s' if len(standings) != 1 else ''}: " + ", ".join(f"{counts[state]} {state}" for state in order if state in counts)
+    return f"{len(standings)} run{'s' if len(standings) != 1 else ''}: " + ", ".join(
+        f"{counts[state]} {state}" for state in order if state in counts
+    )
 
 
 def progress_of(standing: Standing) -> str:

@@ -196,9 +196,7 @@ class BinaryRewardTrainer(GRPOTrainer):
                 token_ids=tuple(token_ids),
                 truncated=self._is_truncated(token_ids),
             )
-            for row, text, token_ids, grade, reward in zip(
-                inputs, texts, ids, self._grades, self._rewards, strict=True
-            )
+            for row, text, token_ids, grade, reward in zip(inputs, texts, ids, self._grades, self._rewards, strict=True)
         ]
         completions = gather_object(mine)
         if self.bank is not None:
