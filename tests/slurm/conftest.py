@@ -84,6 +84,8 @@ class Desk:
             [sys.executable, str(REPOSITORY / "run.py"), "-m", *last_word(*QUICK, *STEPS, *LAUNCHER, *arguments)],
             cwd=self.folder, env=self.cluster.environment, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            # Tests that are started in the background of a shell inherit that SIGINT is ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
         self.cluster.started.append(process)
         return process
@@ -92,6 +94,14 @@ class Desk:
         return sorted(
             (path.parent for path in self.outputs.glob("slurm/*/batch.json")), key=lambda p: p.stat().st_ctime
         )
+
+    def final_states(self, batch: Path) -> dict[int, str]:
+        """SLURM's words once the jobs are over, which is a moment after their runs."""
+        deadline = time.monotonic() + 60
+        while set(states := self.cluster.states(batch).values()) & {"RUNNING", "COMPLETING"}:
+            assert time.monotonic() < deadline, states
+            time.sleep(0.5)
+        return self.cluster.states(batch)
 
     def runs(self) -> dict[str, dict[str, Any]]:
         """`gradstarve status --json`, by run."""
@@ -123,7 +133,7 @@ class Desk:
 
         def there(runs: dict[str, dict[str, Any]]) -> bool:
             chosen = [runs[run]] if run is not None else list(runs.values())
-            return all((each["step"] or 0) >= step for each in chosen)
+            return bool(chosen) and all((each["step"] or 0) >= step for each in chosen)
 
         self.wait(there, f"step {step}")
 
