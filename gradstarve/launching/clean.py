@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from gradstarve.launching.selecting import add_arguments, confirm, select
-from gradstarve.launching.standing import Standing
+from gradstarve.launching.slurm import alone
+from gradstarve.launching.standing import standings, wanted_in
 from gradstarve.runs import cleaning
 from gradstarve.runs.files import read_json
+from gradstarve.runs.scheduler import NoAnswer, tasks_of
 
 _NOT_WELL = ("failed", "lost", "interrupted", "unreadable")
 
@@ -23,21 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Leftovers of runs that are done, and SLURM's files of submissions that are over; the options add to it."""
-    standings = select(arguments)
-    runs: list[Path] = []
-    parts: list[Path] = []
-    for standing in standings:
-        folder = standing.wanted.folder
-        if standing.state == "done":
-            parts.extend(cleaning.leftovers_of_done(folder))
-            if arguments.weights and (folder / "weights").is_dir():
-                parts.append(folder / "weights")
-        elif standing.state in _NOT_WELL and arguments.failed and folder.is_dir():
-            runs.append(folder)
-    if arguments.all:
-        parts.extend(cleaning.temporary_models(arguments.outputs))
-    parts.extend(_batches_over(arguments.outputs, standings, arguments.failed))
-    everything = [*dict.fromkeys([*runs, *parts])]
+    runs, parts = _found(arguments)
+    everything = [*runs, *parts]
     if not everything:
         print("nothing to clean", file=sys.stderr)
         return 0
@@ -50,23 +40,60 @@ def run(arguments: argparse.Namespace) -> int:
     if not confirm(what + (" The runs have to be trained again from the start." if runs else ""), arguments.yes):
         print("nothing was deleted", file=sys.stderr)
         return 1
-    for folder in dict.fromkeys(runs):
-        cleaning.remove_run(folder)
-    cleaning.remove(dict.fromkeys(parts))
+    with alone(arguments.outputs):
+        # Nothing is submitted now; what was submitted while the question stood there stays.
+        runs_now, parts_now = _found(arguments)
+        for folder in runs:
+            if folder in runs_now:
+                cleaning.remove_run(folder)
+        cleaning.remove(path for path in parts if path in parts_now)
     return 0
 
 
-def _batches_over(outputs: Path, standings: list[Standing], failed_too: bool) -> list[Path]:
-    """Folders of submissions all of whose runs are done, or, where those go too, not well."""
-    over = {"done", *(_NOT_WELL if failed_too else ())}
-    states = {standing.wanted.run: standing.state for standing in standings}
-    found = []
+def _found(arguments: argparse.Namespace) -> tuple[list[Path], list[Path]]:
+    """Whole run folders, and other paths, that can go."""
+    runs: dict[Path, None] = {}
+    parts: dict[Path, None] = {}
+    states: dict[str, set[str]] = {}
+    # A run can be done for one evaluation and queued for another.
+    for standing in standings(wanted_in(arguments.outputs, None)):
+        states.setdefault(standing.wanted.run, set()).add(standing.state)
+    for standing in select(arguments):
+        folder, now = standing.wanted.folder, states.get(standing.wanted.run, set()) | {standing.state}
+        if now == {"done"}:
+            parts.update(dict.fromkeys(cleaning.leftovers_of_done(folder)))
+            if arguments.weights and (folder / "weights").is_dir():
+                parts[folder / "weights"] = None
+        elif arguments.failed and now <= set(_NOT_WELL) and folder.is_dir():
+            runs[folder] = None
+    if arguments.all:
+        parts.update(dict.fromkeys(cleaning.temporary_models(arguments.outputs)))
+    over = {"done", *(_NOT_WELL if arguments.failed else ())}
+    parts.update(dict.fromkeys(_batches_over(arguments.outputs, states, over)))
+    return list(runs), list(parts)
+
+
+def _batches_over(outputs: Path, states: Mapping[str, set[str]], over: set[str]) -> list[Path]:
+    """Folders of submissions all of whose runs are over, and of whose jobs SLURM says the same."""
+    found = {}
     for file in sorted((outputs / "slurm").glob("*/batch.json")):
         batch = read_json(file)
-        runs = [name for task in batch["tasks"] for name in task] if isinstance(batch, dict) else []
-        if runs and all(states.get(name) in over for name in runs):
-            found.append(file.parent)
-    return found
+        if not isinstance(batch, dict):
+            continue
+        tasks = batch["tasks"]
+        if tasks and all(states.get(name, {"?"}) <= over for task in tasks for name in task):
+            found[file.parent] = (len(tasks), batch["submitted"])
+    if not found:
+        return []
+    try:
+        jobs = tasks_of(
+            {(folder.name, number) for folder, (count, _) in found.items() for number in range(count)},
+            min(submitted for _, submitted in found.values()),
+        )
+    except NoAnswer:
+        return []
+    there = {name for (name, _), job in jobs.items() if not job.ended}
+    return [folder for folder in found if folder.name not in there]
 
 
 def _megabytes(count: int) -> str:

@@ -18,6 +18,8 @@ from gradstarve.launching.hydra_errors import one_line
 
 MISTAKE, INTERRUPTED = 2, 130
 
+_OPEN = ("hydra.launcher.sbatch", "hydra.launcher.environment")
+
 GROUPS = ("model", "advantage", "dataset", "rollout", "tracker")
 
 
@@ -74,7 +76,7 @@ def check(typed: Sequence[str]) -> list[str]:
     left = list(typed)
     for text in arguments.overrides:
         left.remove(text)
-    return [*left, *(_sweep_with_plus(override) for override in overrides)]
+    return [*left, *(_with_plus(override) for override in overrides)]
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
@@ -109,9 +111,12 @@ def _check_single(override: Override) -> None:
         raise UserError(f"{text} asks for {count} run{'s' if count > 1 else ''}: add -m")
 
 
-def _sweep_with_plus(override: Override) -> str:
+def _with_plus(override: Override) -> str:
+    """Keys that no config has yet are added to it, also without the plus that Hydra wants: `sweep`, and what a launcher
+    passes on to SLURM."""
     text = str(override.input_line)
-    return f"+sweep={override.get_value_string()}" if key_of(override) == "sweep" and "=" in text else text
+    open_key = key_of(override) == "sweep" or key_of(override).startswith(_OPEN)
+    return f"+{text}" if open_key and "=" in text and not text.startswith(("+", "~")) else text
 
 
 def _refuse(message: str) -> NoReturn:

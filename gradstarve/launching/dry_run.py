@@ -15,10 +15,10 @@ from gradstarve.runs.claim import holder_of
 from gradstarve.runs.config import plain_config
 
 
-def print_plan(jobs: Sequence[Job], asked: int) -> None:
+def print_plan(jobs: Sequence[Job], asked: int, here: bool = True) -> None:
     """Prints to standard output. `asked` counts the configs before equal ones were taken together.
 
-    Raises UserError, at the end, where a run could not sample here.
+    Raises UserError, at the end, where a run could not sample `here`, on this machine, if that is where it is to run.
     """
     configs = [(job, config) for job in jobs for config in job.configs]
     plains = [{**plain_config(config), "dry_run": False} for _, config in configs]
@@ -43,7 +43,7 @@ def print_plan(jobs: Sequence[Job], asked: int) -> None:
         + (f"; {repeats} more asked for one of these again" if repeats else "")
     )
     for job, config in configs:
-        if states[job.name] == "missing":
+        if here and states[job.name] == "missing":
             require_engine(config, patience=0)
 
 

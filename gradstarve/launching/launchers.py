@@ -14,6 +14,8 @@ from gradstarve.launching.slurm_options import read_options
 class Local:
     """conf/hydra/launcher/local.yaml. `jobs`: runs at a time; `threads` and `processes`: of each run."""
 
+    runs_here = True
+
     def __init__(self, jobs: Any, threads: Any, processes: Any) -> None:
         self.how = local.How(
             at_once=None if jobs is None else positive(jobs, "hydra.launcher.jobs"),
@@ -27,6 +29,8 @@ class Local:
 
 class Slurm:
     """conf/hydra/launcher/slurm.yaml and its presets: see slurm_options.SlurmOptions."""
+
+    runs_here = False
 
     def __init__(self, **options: Any) -> None:
         self.options = read_options(options)

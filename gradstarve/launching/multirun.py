@@ -37,17 +37,18 @@ class Asked:
     configs: list[RunConfig]
 
 
-def multirun(typed: Sequence[str], composer: Composer, sweeps: Path, launch: Launch) -> int:
+def multirun(typed: Sequence[str], composer: Composer, sweeps: Path, launch: Launch, here: bool = True) -> int:
     """Do what `python run.py -m TYPED` asks for; returns the exit code.
 
-    `typed` are the overrides without Hydra's own; `sweeps` is the folder of sweep files. Raises UserError,
+    `typed` are the overrides without Hydra's own; `sweeps` is the folder of sweep files; `here`: whether `launch` runs
+    on this machine. Raises UserError,
     and what Hydra raises, before anything is written or run.
     """
     asked = ask(typed, composer, sweeps)
     configs = [config for each in asked for config in each.configs]
     jobs = jobs_of(configs)
     if any(config.dry_run for config in configs):
-        print_plan(jobs, len(configs))
+        print_plan(jobs, len(configs), here)
         return 0
     make_room(jobs)
     for each in asked:

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from gradstarve.errors import UserError
 from gradstarve.launching import local, slurm
 from gradstarve.launching.jobs import Job, jobs_of
 from gradstarve.launching.selecting import add_arguments, select
 from gradstarve.launching.slurm_options import read_options
 from gradstarve.runs.config import read_config
 from gradstarve.runs.folder import RunFolder
+from gradstarve.runs.status import read_status
 
 AGAIN = ("failed", "lost", "interrupted")
 
@@ -25,24 +27,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """What was submitted to SLURM is submitted again with the same options; everything else runs here."""
-    here: list[Job] = []
+    """What was submitted to SLURM is submitted again with the same options; everything else runs here, in as many
+    processes and threads as before, since other numbers sample or round otherwise."""
+    here: dict[tuple[int, int], list[Job]] = {}
     submitted: dict[str, list[Job]] = {}
     for standing in select(arguments):
         if standing.state not in AGAIN:
             continue
         folder = RunFolder(standing.wanted.folder)
         submission = folder.submission()
+        if submission is None and (read_status(folder.path) or {}).get("batch") and not arguments.local:
+            raise UserError(
+                f"{folder.path}: its submission.json is gone, so how it was submitted is not known; --local"
+            )
         plains: list[Mapping[str, Any]] = [folder.read_config()] if submission is None else submission["configs"]
         configs = [replace(read_config(plain), outputs=str(arguments.outputs)) for plain in plains]
-        where = here
-        if submission is not None and not arguments.local:
+        if submission is None or arguments.local:
+            where = here.setdefault(_as_before(folder), [])
+        else:
             where = submitted.setdefault(json.dumps(submission["options"], sort_keys=True), [])
         where.extend(jobs_of(configs))
     if not here and not submitted:
         print("nothing has failed, was lost or was interrupted", file=sys.stderr)
         return 0
     codes = [slurm.launch(jobs, read_options(json.loads(options))) for options, jobs in submitted.items()]
-    if here:
-        codes.append(local.launch(here, local.How()))
+    for (processes, threads), jobs in here.items():
+        codes.append(local.launch(jobs, local.How(processes=processes, threads=threads)))
     return max(codes)
+
+
+def _as_before(folder: RunFolder) -> tuple[int, int]:
+    """Processes and threads of the last session; one of each where there was none."""
+    sessions = folder.provenance().get("sessions", [])
+    hardware = sessions[-1]["hardware"] if sessions else {}
+    return hardware.get("processes", 1), hardware.get("torch_threads", 1)

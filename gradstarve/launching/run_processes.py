@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -33,11 +34,14 @@ _ENVIRONMENT = {
 
 
 def gpus() -> list[str]:
-    """The GPUs that runs may use, found without starting CUDA."""
+    """The GPUs that runs may use, as CUDA_VISIBLE_DEVICES names them, found without starting CUDA."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        return [name for name in chosen.split(",") if name]
-    return sorted(file.name.removeprefix("nvidia") for file in Path("/dev").glob("nvidia[0-9]*"))
+    if chosen is None:
+        # CUDA counts from 0 whatever the devices are called that a container was given.
+        return [str(number) for number in range(len(list(Path("/dev").glob("nvidia[0-9]*"))))]
+    # As CUDA reads it: what follows a name that is no device does not count.
+    named = itertools.takewhile(lambda name: name not in {"", "-1", "NoDevFiles"}, chosen.split(","))
+    return [name.strip() for name in named]
 
 
 @dataclass(frozen=True)

@@ -47,24 +47,34 @@ class Batch:
 def launch(jobs: Sequence[Job], options: SlurmOptions) -> int:
     """Submit what is missing or failed and neither queued nor running; returns the exit code.
 
-    Raises UserError before anything is written where SLURM or submitit is not to be had.
+    Raises UserError before anything is fetched or written where SLURM or submitit is not to be had.
     """
-    _check_here(jobs, options)
-    outputs = jobs[0].folder.path.parent.parent
-    with _alone(outputs):
+    largest = _check_here(jobs, options)
+    fetching.fetch([config for job in jobs if not job.is_done() for config in job.configs], say)
+    by_outputs: dict[Path, list[Job]] = {}
+    for job in jobs:
+        by_outputs.setdefault(job.folder.path.parent.parent, []).append(job)
+    in_hand = False
+    for outputs, members in by_outputs.items():
+        in_hand |= _submit_missing(members, options, outputs, largest * options.runs_per_job)
+    if in_hand and options.wait:
+        return watch(jobs, options.on_interrupt)
+    if in_hand:
+        said = [f" --outputs {shlex.quote(str(o))}" if o != Path("outputs") else "" for o in by_outputs]
+        say("\n".join(f"follow them with: gradstarve status --watch{where}" for where in said))
+    return 0
+
+
+def _submit_missing(jobs: Sequence[Job], options: SlurmOptions, outputs: Path, most: int) -> bool:
+    """Submit what nobody has in hand, at most so many runs an array; returns whether anything is queued or running."""
+    with alone(outputs):
         todo, done, underway = _choose(jobs)
-        fetching.fetch([config for job in todo for config in job.configs], say)
-        batches = [_submit(part, options, outputs) for part in _arrays(todo, options)]
+        for start in range(0, len(todo), most):
+            batch = _submit(todo[start : start + most], options, outputs)
+            say(f"job {batch.job_id}: {batch.tasks} tasks, logs in {batch.folder}")
     counts = [f"{len(todo)} submitted", f"{done} done already", f"{len(underway)} queued or running already"]
     say(f"{len(jobs)} run{'s' if len(jobs) > 1 else ''}: " + ", ".join(c for c in counts if not c.startswith("0 ")))
-    for batch in batches:
-        say(f"  job {batch.job_id}: {batch.tasks} tasks, logs in {batch.folder}")
-    if options.wait and (batches or underway):
-        return watch(jobs, options.on_interrupt)
-    if batches or underway:
-        elsewhere = "" if outputs == Path("outputs") else f" --outputs {shlex.quote(str(outputs))}"
-        say(f"follow them with: gradstarve status --watch{elsewhere}")
-    return 0
+    return bool(todo or underway)
 
 
 def script(options: SlurmOptions, tasks: int, folder: Path = Path("outputs/slurm/BATCH"), name: str = "BATCH") -> str:
@@ -76,10 +86,15 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _check_here(jobs: Sequence[Job], options: SlurmOptions) -> None:
+def _check_here(jobs: Sequence[Job], options: SlurmOptions) -> int:
+    """How many tasks an array can have here. Raises UserError where nothing could be submitted."""
     if shutil.which("sbatch") is None:
         raise UserError("hydra/launcher=slurm: no sbatch here; give the command on a login node of the cluster")
     for job in jobs:
+        if "%" in str(job.folder.path.absolute()):
+            raise UserError(
+                f"outputs: SLURM reads a % in a path as the name of something else: {job.folder.path.absolute()}"
+            )
         for config in job.configs:
             per_pass = config.completions_per_pass or config.completions_per_step
             if config.advantage.trains and per_pass % options.processes:
@@ -88,6 +103,12 @@ def _check_here(jobs: Sequence[Job], options: SlurmOptions) -> None:
                     f"completions of a pass of {job.name}"
                 )
 
+    script(options, tasks=1)
+    try:
+        return scheduler.largest_array()
+    except scheduler.NoAnswer as none:
+        raise UserError(f"hydra/launcher=slurm: {none}; nothing was submitted") from None
+
 
 def _choose(jobs: Sequence[Job]) -> tuple[list[Job], int, list[Job]]:
     """Jobs to be submitted, how many are done, and those that somebody has in hand."""
@@ -95,7 +116,8 @@ def _choose(jobs: Sequence[Job]) -> tuple[list[Job], int, list[Job]]:
     submissions = {job.name: submission for job in missing if (submission := job.folder.submission()) is not None}
     try:
         tasks = scheduler.tasks_of(
-            {s["batch"] for s in submissions.values()}, min((s["submitted"] for s in submissions.values()), default=0)
+            {(s["batch"], s["task"]) for s in submissions.values()},
+            min((s["submitted"] for s in submissions.values()), default=0),
         )
     except scheduler.NoAnswer as none:
         raise UserError(f"hydra/launcher=slurm: {none}; nothing was submitted") from None
@@ -115,18 +137,6 @@ def _choose(jobs: Sequence[Job]) -> tuple[list[Job], int, list[Job]]:
     return todo, len(jobs) - len(missing), underway
 
 
-def _arrays(jobs: Sequence[Job], options: SlurmOptions) -> Iterator[list[Job]]:
-    """As few arrays as the cluster allows."""
-    if not jobs:
-        return
-    try:
-        most = scheduler.largest_array() * options.runs_per_job
-    except scheduler.NoAnswer as none:
-        raise UserError(f"hydra/launcher=slurm: {none}; nothing was submitted") from None
-    for start in range(0, len(jobs), most):
-        yield list(jobs[start : start + most])
-
-
 def _submit(jobs: list[Job], options: SlurmOptions, outputs: Path) -> Batch:
     name = f"gs-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
     folder = outputs / "slurm" / name
@@ -143,6 +153,7 @@ def _submit(jobs: list[Job], options: SlurmOptions, outputs: Path) -> Batch:
     }
     # Written before sbatch is called: should we die right after it, the tasks have all that they need.
     write_json(folder / BATCH_FILE, {**submitted, "tasks": [[job.name for job in members] for members in tasks]})
+    before = {job.name: job.folder.submission() for job in jobs}
     for number, members in enumerate(tasks):
         for job in members:
             configs = [plain_config(config) for config in job.configs]
@@ -155,7 +166,7 @@ def _submit(jobs: list[Job], options: SlurmOptions, outputs: Path) -> Batch:
     if done.returncode != 0 and not taken:
         shutil.rmtree(folder)
         for job in jobs:
-            (job.folder.path / "submission.json").unlink()
+            job.folder.restore_submission(before[job.name])
         last = (done.stderr.strip().splitlines() or [f"code {done.returncode}"])[-1]
         raise UserError(f"sbatch refuses the job: {last.removeprefix('sbatch: ').removeprefix('error: ')}")
     job_id = done.stdout.strip().split(";")[0] or next(iter(taken.values())).id.partition("_")[0]
@@ -165,7 +176,7 @@ def _submit(jobs: list[Job], options: SlurmOptions, outputs: Path) -> Batch:
 
 def _taken(name: str, since: float) -> dict[tuple[str, int], scheduler.ClusterJob]:
     try:
-        return scheduler.tasks_of({name}, since)
+        return scheduler.tasks_of({(name, 0)}, since)
     except scheduler.NoAnswer:
         return {}
 
@@ -175,7 +186,9 @@ def _executor(options: SlurmOptions, tasks: int, folder: Path, name: str) -> Any
     try:
         import submitit
     except ModuleNotFoundError:
-        raise UserError("hydra/launcher=slurm: submitit is missing: pip install 'gradstarve[slurm]'") from None
+        raise UserError(
+            "hydra/launcher=slurm: submitit is missing: pip install -c constraints.txt -e '.[slurm]'"
+        ) from None
     executor = submitit.SlurmExecutor(folder)
     at_once = options.runs_at_once
     signal = f"USR2@{options.signal_seconds}"
@@ -245,7 +258,7 @@ def _times(memory: str, count: int) -> str:
 
 
 @contextmanager
-def _alone(outputs: Path) -> Iterator[None]:
+def alone(outputs: Path) -> Iterator[None]:
     """One command submits at a time, so that two do not submit the same run."""
     folder = outputs / "slurm"
     folder.mkdir(parents=True, exist_ok=True)

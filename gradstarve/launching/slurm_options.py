@@ -65,6 +65,21 @@ class SlurmOptions:
         return asdict(self)
 
 
+# What the launcher sets itself, or would lose track of its jobs without.
+_OURS = {
+    "array",
+    "job-name",
+    "output",
+    "error",
+    "signal",
+    "requeue",
+    "no-requeue",
+    "open-mode",
+    "time",
+    "nodes",
+    "ntasks-per-node",
+}
+
 _ADAPTER: TypeAdapter[SlurmOptions] = TypeAdapter(SlurmOptions)
 
 
@@ -82,6 +97,9 @@ def read_options(given: Mapping[str, Any]) -> SlurmOptions:
         raise UserError(
             f"hydra.launcher.runs_at_once: {options.runs_at_once} of only {options.runs_per_job} runs_per_job"
         )
+    for name in options.sbatch:
+        if name.replace("_", "-") in _OURS:
+            raise UserError(f"hydra.launcher.sbatch: {name} is set by the launcher (see its other options)")
     for name in options.environment:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise UserError(f"hydra.launcher.environment: {name!r} cannot name a variable")

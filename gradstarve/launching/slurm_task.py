@@ -39,7 +39,16 @@ def main(batch_folder: Path) -> int:
     grace = options.signal_seconds * 0.6
     number = int(os.environ["SLURM_ARRAY_TASK_ID"])
     with local.listening_to({signal.SIGINT: 0, signal.SIGTERM: _TERM_GRACE, signal.SIGUSR2: grace}) as asked:
-        jobs = [_job(batch_folder, run) for run in batch["tasks"][number]]
+        if options.gpus_per_run == 0:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        jobs, unreadable = [], 0
+        for run in batch["tasks"][number]:
+            try:
+                jobs.append(_job(batch_folder, run))
+            except UserError as error:
+                # The other runs of the job need not suffer for it.
+                unreadable += 1
+                local.say(f"slurm_task: {error}")
         _say_what_code(batch["code"])
         how = local.How(
             at_once=options.runs_at_once,
@@ -51,7 +60,7 @@ def main(batch_folder: Path) -> int:
         code = local.launch(jobs, how, asked)
         if code == local.INTERRUPTED and {signal.SIGUSR2, signal.SIGTERM} & set(asked.come):
             return _requeue(batch_folder, number, options)
-    return code
+    return code or int(unreadable > 0 or not all(job.is_done() for job in jobs))
 
 
 def _read(batch_folder: Path) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from typing import Any
 import pandas as pd
 
 from gradstarve.launching.jobs import Job
+from gradstarve.runs.claim import holder_of
 from gradstarve.runs.code_version import code_in_words
 from gradstarve.runs.folder import RunFolder, runs_root
 from gradstarve.runs.rows import RunRow, identify, read_row, read_rows
 from gradstarve.runs.scheduler import ClusterJob, NoAnswer, tasks_of
-from gradstarve.runs.signature import identity
+from gradstarve.runs.signature import evaluation_name, identity
 from gradstarve.runs.status import read_status
 from gradstarve.runs.sweeps import read_sweep, read_sweeps
 
@@ -79,7 +80,8 @@ def wanted_by(jobs: Iterable[Job]) -> list[Wanted]:
     for job in jobs:
         config = job.configs[0]
         wanted = _wanted({**identity(config), "evaluation": None}, Path(config.outputs))
-        found.append(replace(wanted, steps=config.steps if config.advantage.trains else None))
+        steps = config.steps if config.advantage.trains else None
+        found.append(replace(wanted, evaluation=evaluation_name(job.configs[-1]), steps=steps))
     return found
 
 
@@ -143,7 +145,9 @@ def standings(wanted: Sequence[Wanted]) -> list[Standing]:
         return found
     tasks: dict[tuple[str, int], ClusterJob] | None
     try:
-        tasks = tasks_of({s["batch"] for s in submissions.values()}, min(s["submitted"] for s in submissions.values()))
+        tasks = tasks_of(
+            {(s["batch"], s["task"]) for s in submissions.values()}, min(s["submitted"] for s in submissions.values())
+        )
     except NoAnswer as none:
         tasks, silence = None, str(none)
     for number, submission in submissions.items():
@@ -156,7 +160,7 @@ def standings(wanted: Sequence[Wanted]) -> list[Standing]:
 
 def _with_job(standing: Standing, submission: Mapping[str, Any], job: ClusterJob | None) -> Standing:
     """What the folder says, put right by what SLURM says of the job."""
-    began = _began(standing, submission)
+    began = is_of(standing, submission)
     state, why = standing.state, standing.why
     if job is None:
         if state == "running":
@@ -188,14 +192,14 @@ def _with_job(standing: Standing, submission: Mapping[str, Any], job: ClusterJob
 
 
 def _without_an_answer(standing: Standing, submission: Mapping[str, Any], silence: str) -> Standing:
-    if standing.state == "running" or not _began(standing, submission):
+    if standing.state != "failed" or not is_of(standing, submission):
         state = "running" if standing.state == "running" else "queued"
         why = f"as far as its folder says, submitted as {submission['batch']} ({silence})"
         return replace(standing, state=state, why=why)
     return standing
 
 
-def _began(standing: Standing, submission: Mapping[str, Any]) -> bool:
+def is_of(standing: Standing, submission: Mapping[str, Any]) -> bool:
     """Whether what the folder says is of this submission, and not of an earlier one."""
     status = read_status(standing.wanted.folder) or {}
     return status.get("batch") == submission["batch"]
@@ -213,7 +217,7 @@ def _finished(wanted: Wanted, row: RunRow) -> Standing:
     if wanted.evaluation is not None and wanted.evaluation != evaluation.get("name"):
         summary = row.evaluations.get(wanted.evaluation)
         if summary is None:
-            state, why = "missing", f"trained, but without the evaluation {wanted.evaluation}"
+            state, why = _unevaluated(wanted)
         evaluation = (summary or {}).get("final") or {}
     steps = result.get("steps") if wanted.setting is not None else None
     return Standing(
@@ -228,6 +232,17 @@ def _finished(wanted: Wanted, row: RunRow) -> Standing:
         seconds=(result.get("seconds") or {}).get("total"),
         why=why,
     )
+
+
+def _unevaluated(wanted: Wanted) -> tuple[str, str]:
+    """The state of a trained run whose evaluation is not there: what its process said last, where that was of it."""
+    status, without = read_status(wanted.folder) or {}, f"trained, but without the evaluation {wanted.evaluation}"
+    holder = holder_of(wanted.folder)
+    if status.get("state") == "running" and holder is not None and holder[1] != "gone":
+        return "running", without
+    if status.get("state") in {"failed", "interrupted"}:
+        return status["state"], f"{without}: {status.get('error')}"
+    return "missing", without
 
 
 def _wanted(entry: Mapping[str, Any], outputs: Path) -> Wanted:

@@ -32,7 +32,7 @@ def require_engine(config: RunConfig, say: Say = lambda _: None, patience: float
     version = vllm_version()
     if version is None:
         raise UserError(
-            f"{named}: vllm is not installed; pip install -c constraints.txt '.[vllm]', or choose rollout=hf"
+            f"{named}: vllm is not installed; pip install -c constraints.txt -e '.[vllm]', or choose rollout=hf"
         )
     if not OLDEST <= Version(Version(version).base_version) <= NEWEST:
         raise UserError(

@@ -88,6 +88,9 @@ def _follow(config: RunConfig, folder: RunFolder, stopping: Stopping) -> None:
 
 
 def _execute(config: RunConfig, folder: RunFolder, say: Say, stopping: Stopping, track: Track) -> None:
+    if folder.result() is None:
+        folder.write_config(config)
+        _record_session(folder)
     if config.evaluation.engine == "vllm":
         require_vllm()
     if folder.result() is not None:
@@ -95,8 +98,6 @@ def _execute(config: RunConfig, folder: RunFolder, say: Say, stopping: Stopping,
         track()
         _evaluate_kept(config, folder, say, stopping)
         return
-    folder.write_config(config)
-    _record_session(folder)
     seed_everything(config.seed)
     task = load_task(config.dataset)
     if config.advantage.trains:

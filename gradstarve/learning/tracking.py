@@ -40,7 +40,9 @@ def require_wandb(what: str) -> None:
     try:
         importlib.metadata.version("wandb")
     except importlib.metadata.PackageNotFoundError:
-        raise UserError(f"{what}: the package wandb is not installed; pip install 'gradstarve[wandb]'") from None
+        raise UserError(
+            f"{what}: the package wandb is not installed; pip install -c constraints.txt -e '.[wandb]'"
+        ) from None
 
 
 @contextmanager

@@ -85,6 +85,13 @@ class RunFolder:
     def write_submission(self, submission: Mapping[str, Any]) -> None:
         write_json(self.path / "submission.json", submission)
 
+    def restore_submission(self, before: Mapping[str, Any] | None) -> None:
+        """Put back what was there before a submission that came to nothing."""
+        if before is None:
+            (self.path / "submission.json").unlink(missing_ok=True)
+        else:
+            self.write_submission(before)
+
     def submission(self) -> dict[str, Any] | None:
         """What was last submitted for this run: batch, task, configs, options, code and time; None if nothing was."""
         content = read_json(self.path / "submission.json")

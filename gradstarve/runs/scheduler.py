@@ -60,24 +60,21 @@ def own_job_id(environment: Mapping[str, str] = os.environ) -> str | None:
     return environment.get("SLURM_JOB_ID")
 
 
-def tasks_of(names: Collection[str], since: float) -> dict[tuple[str, int], ClusterJob]:
-    """The array tasks of the jobs with these names, by name and number. `since`: when the first was submitted, seconds.
+def tasks_of(wanted: Collection[tuple[str, int]], since: float) -> dict[tuple[str, int], ClusterJob]:
+    """The array tasks with these job names and numbers, those that SLURM knows. `since`: when the first was submitted.
 
     Raises NoAnswer.
     """
-    if not names:
+    if not wanted:
         return {}
     found = {}
-    wanted = ",".join(sorted(names))
-    for line in _ask("squeue", "-h", "-r", "-t", "all", f"--name={wanted}", "-o", "%j|%F|%K|%T|%r|%N").splitlines():
+    names = ",".join(sorted({name for name, _ in wanted}))
+    for line in _ask("squeue", "-h", "-r", "-t", "all", f"--name={names}", "-o", "%j|%F|%K|%T|%r|%N").splitlines():
         name, array, task, state, reason, nodes = line.split("|")
         if task.isdigit():
             found[name, int(task)] = ClusterJob(f"{array}_{task}", state, _said(reason), _said(nodes))
-    # More is known by accounting only of what squeue has forgotten altogether.
-    forgotten = sorted(set(names) - {name for name, _ in found})
-    if forgotten:
-        found.update(_from_accounting(forgotten, since))
-    return found
+    forgotten = sorted({name for name, task in wanted if (name, task) not in found})
+    return {**_from_accounting(forgotten, since), **found} if forgotten else found
 
 
 def is_there(job_id: str) -> bool | None:

@@ -35,4 +35,5 @@ class GradstarveSweeper(Sweeper):
             raise UserError(f"hydra/launcher={name} cannot launch these runs; choose one of conf/hydra/launcher/")
         composer = Composer(self.hydra_context.config_loader, hydra.job.config_name, list(hydra.overrides.hydra))
         conf = next(Path(source.path) for source in hydra.runtime.config_sources if source.provider == "main")
-        sys.exit(multirun(arguments, composer, conf.parent / "sweeps", launch))
+        here = bool(getattr(self.launcher, "runs_here", True))
+        sys.exit(multirun(arguments, composer, conf.parent / "sweeps", launch, here))
