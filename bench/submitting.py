@@ -96,7 +96,7 @@ def time_theirs(runs: int, folder: Path, environment: dict[str, str]) -> float:
     (folder / "app.py").write_text(THEIRS.replace("CONF", repr(str(folder / "conf"))))
     line = [
         str(venv / "bin" / "python"), "app.py", "-m", f"seed=range(1,{runs + 1})", "hydra/sweeper=basic",
-        "hydra/launcher=submitit_slurm", "hydra.launcher.additional_parameters={hold: true}",
+        "hydra/launcher=submitit_slurm", "+hydra.launcher.additional_parameters={hold: true}",
     ]  # fmt: skip
     started = time.perf_counter()
     process = subprocess.Popen(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gradstarve.launching.run_processes import gpus
 from gradstarve.runs.status import read_status
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -108,3 +109,11 @@ def test_every_run_gets_a_gpu_of_its_own_and_processes_one_each(
     _, err = process.communicate(timeout=300)
     assert process.returncode == 2
     assert err.splitlines()[-1].endswith("3 processes a run need as many GPUs; there are 2 here")
+
+
+@pytest.mark.parametrize(
+    ("said", "found"), [("3,5", ["3", "5"]), ("-1", []), ("NoDevFiles", []), ("", []), ("2,-1,3", ["2"])]
+)
+def test_gpus_are_read_as_cuda_reads_them(said: str, found: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", said)
+    assert gpus() == found

@@ -311,6 +311,8 @@ def test_what_is_asked_wrong_is_one_line(desk: Desk) -> None:
         (("hydra.launcher.time=soon",), "hydra.launcher.time: minutes, or a time such as"),
         (("hydra.launcher.gpus_per_run=-1",), "hydra.launcher.gpus_per_run: "),
         (("hydra.launcher.runs_at_once=2",), "hydra.launcher.runs_at_once: 2 of only 1 runs_per_job"),
+        (("hydra.launcher.sbatch={array: 3}",), "hydra.launcher.sbatch: array is set by the launcher"),
+        (("outputs=50%",), "outputs: SLURM reads a % in a path"),
     ):
         answer = desk.submit("seed=42", *arguments, code=2)
         assert answer.err.count("\n") == 1 and answer.err.startswith(f"run.py: {said}"), answer.err
@@ -329,3 +331,43 @@ def test_cleaning_asks_and_deletes_what_it_lists(desk: Desk) -> None:
     (run,) = desk.runs().values()
     assert run["state"] == "done" and not (desk.outputs / "runs" / run["run"] / "weights").exists()
     assert "nothing to clean" in desk.gradstarve("clean", "--all", "--weights", "--yes").err
+
+
+HELD = "hydra.launcher.sbatch={hold: true}"
+
+
+def test_what_is_queued_is_kept_and_a_silent_slurm_is_not_taken_for_an_empty_one(desk: Desk, tmp_path: Path) -> None:
+    desk.submit("seed=42")
+    desk.wait_done()
+    (run,) = desk.runs()
+    # The finished run is queued again, for another evaluation.
+    answer = desk.submit("seed=42", "evaluation.limit=3", HELD, "hydra.launcher.environment={A: b c}")
+    assert "1 submitted" in answer.err
+    batch = desk.batches()[-1]
+    script = (batch / "submission.sh").read_text()
+    assert "#SBATCH --hold" in script and "export A='b c'" in script
+    kept = desk.outputs / "runs" / run / "weights"
+    desk.gradstarve("clean", "--all", "--weights", "--failed", "--yes")
+    assert kept.is_dir() and (batch / "batch.json").is_file()
+
+    desk.submit("seed=43", HELD)
+    environment = desk.cluster.environment
+    silent = Desk(Cluster({**environment, "SLURM_CONF": str(tmp_path / "none")}), desk.folder)
+    assert "nothing was cancelled" in silent.gradstarve("cancel", "--all", code=2).err
+    assert "nothing was submitted" in silent.submit("seed=43", code=2).err
+    assert {each["state"] for each in silent.runs().values()} <= {"done", "queued"}
+    assert "cancelled 2 SLURM jobs" in desk.gradstarve("cancel", "--all").err
+    desk.wait(lambda now: not any(r["state"] in {"queued", "running"} for r in now.values()), "cancelled")
+
+    # A refused submission leaves what was known before, so that a retry still knows how.
+    lost = next(each["run"] for each in desk.runs().values() if each["state"] == "lost")
+    before = (desk.outputs / "runs" / lost / "submission.json").read_text()
+    assert "sbatch refuses" in desk.submit("seed=43", "hydra.launcher.partition=nowhere", code=2).err
+    assert (desk.outputs / "runs" / lost / "submission.json").read_text() == before
+
+    # One array for each outputs folder.
+    answer = desk.submit("seed=45,46", "outputs=one,two", HELD)
+    assert answer.err.count("2 submitted") == 2
+    listed = [json.loads(file.read_text())["tasks"] for file in sorted(desk.folder.glob("*/slurm/*/batch.json"))]
+    assert sum(len(tasks) == 2 for tasks in listed) == 2
+    assert "cancelled 2 SLURM jobs" in desk.gradstarve("cancel", "--all", "--outputs", "two").err
