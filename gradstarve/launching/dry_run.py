@@ -15,6 +15,9 @@ from gradstarve.runs.claim import holder_of
 from gradstarve.runs.config import plain_config
 
 
+_SCREEN = 20
+
+
 def print_plan(jobs: Sequence[Job], asked: int, here: bool = True) -> None:
     """Prints to standard output. `asked` counts the configs before equal ones were taken together.
 
@@ -26,7 +29,8 @@ def print_plan(jobs: Sequence[Job], asked: int, here: bool = True) -> None:
     several = len(plains) > 1
     print(f"# config{', as far as all runs share it' if several else ''}")
     print(yaml.safe_dump(common, sort_keys=False, allow_unicode=True).rstrip())
-    print("\n".join(estimate_lines(jobs)))
+    estimates = estimate_lines(jobs)
+    print("\n".join(estimates))
     print("# runs")
     states = {job.name: _state(job) for job in jobs}
     width = max(len(job.name) for job in jobs)
@@ -42,6 +46,9 @@ def print_plan(jobs: Sequence[Job], asked: int, here: bool = True) -> None:
         f"# {len(jobs)} run{'s' if len(jobs) > 1 else ''}: {len(jobs) - missing} done, {missing} would run"
         + (f"; {repeats} more asked for one of these again" if repeats else "")
     )
+    if len(jobs) > _SCREEN:
+        # The sum has scrolled away by now.
+        print("\n".join(line for line in estimates if line.startswith("#   in all")))
     for job, config in configs:
         if here and states[job.name] == "missing":
             require_engine(config, patience=0)
