@@ -14,7 +14,6 @@ from gradstarve.learning.rollout_engine import require_engine
 from gradstarve.runs.claim import holder_of
 from gradstarve.runs.config import plain_config
 
-
 _SCREEN = 20
 
 
