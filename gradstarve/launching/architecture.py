@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from gradstarve.runs.config import GgufModelConfig, HubModelConfig, LoraConfig, ModelConfig, TinyModelConfig
+from gradstarve.runs.model_config import GgufModelConfig, HubModelConfig, LoraConfig, ModelConfig, TinyModelConfig
 
 # The tiny model's 13 characters and its end token.
 TINY_VOCABULARY = 14

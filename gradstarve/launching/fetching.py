@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gradstarve.runs.config import GgufModelConfig, HubModelConfig, QuestionsConfig, RunConfig
+from gradstarve.runs.config import RunConfig
+from gradstarve.runs.dataset_config import QuestionsConfig
+from gradstarve.runs.model_config import GgufModelConfig, HubModelConfig
 
 
 def fetch(configs: Sequence[RunConfig], say: Callable[[str], None]) -> None:

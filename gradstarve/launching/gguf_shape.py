@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from gradstarve.launching.architecture import Shape, UnknownShapeError, read_shape
-from gradstarve.runs.config import GgufModelConfig
+from gradstarve.runs.model_config import GgufModelConfig
 
 # The format's value types: struct's letter of each that has a fixed size.
 _FIXED = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}

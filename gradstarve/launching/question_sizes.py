@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gradstarve.runs.config import DatasetConfig, QuestionsConfig, RunConfig, SumsConfig, WordProblemsConfig
+from gradstarve.runs.config import RunConfig
+from gradstarve.runs.dataset_config import DatasetConfig, QuestionsConfig, SumsConfig, WordProblemsConfig
 
 # Measured with SmolLM2's tokenizer: 3.9 in GSM8K, 2.6 in MATH-500, 1.9 in its longest question.
 CHARACTERS_PER_TOKEN = 3.5

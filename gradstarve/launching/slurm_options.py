@@ -12,8 +12,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from pydantic import Field, TypeAdapter, ValidationError
 
 from gradstarve.errors import UserError
-from gradstarve.runs.config import strict
 from gradstarve.runs.config_keys import explain
+from gradstarve.runs.config_types import strict
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]

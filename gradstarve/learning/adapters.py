@@ -13,7 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from gradstarve.errors import UserError, nearest
-from gradstarve.runs.config import LoraConfig
+from gradstarve.runs.model_config import LoraConfig
 
 # Below this share of the linear weights, whoever chose the targets may not have meant so few.
 FEW = 0.5

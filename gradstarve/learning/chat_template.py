@@ -5,7 +5,8 @@ from __future__ import annotations
 from transformers import PreTrainedTokenizerBase
 
 from gradstarve.errors import UserError
-from gradstarve.runs.config import QuestionsConfig, RunConfig
+from gradstarve.runs.config import RunConfig
+from gradstarve.runs.dataset_config import QuestionsConfig
 
 
 def check_chat_template(tokenizer: PreTrainedTokenizerBase, config: RunConfig) -> None:

@@ -20,7 +20,7 @@ from huggingface_hub.errors import (
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from gradstarve.errors import UserError
-from gradstarve.runs.config import HubModelConfig
+from gradstarve.runs.model_config import HubModelConfig
 
 # What a model folder needs to be loaded by transformers or vLLM. Weights are safetensors alone: other formats run code
 # when they are read. Subfolders and consolidated* hold the same weights once more, for other programs.

@@ -24,15 +24,10 @@ from gradstarve.learning.chat_template import check_chat_template
 from gradstarve.learning.hub import load_from_hub
 from gradstarve.learning.stop_tokens import end_at_stop
 from gradstarve.learning.tiny import WARM_START_VERSION, make_warm_start
-from gradstarve.runs.config import (
-    GgufModelConfig,
-    HubModelConfig,
-    LoraConfig,
-    RunConfig,
-    SumsConfig,
-    TinyModelConfig,
-)
+from gradstarve.runs.config import RunConfig
+from gradstarve.runs.dataset_config import SumsConfig
 from gradstarve.runs.files import locked
+from gradstarve.runs.model_config import GgufModelConfig, HubModelConfig, LoraConfig, TinyModelConfig
 from gradstarve.runs.signature import file_digest
 
 Say = Callable[[str], None]

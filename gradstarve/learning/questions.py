@@ -17,7 +17,7 @@ from gradstarve.errors import UserError, nearest
 from gradstarve.grading import Grade, MathGrader, check_gold, grade_number, normalised_question, parse_gold_gsm8k
 from gradstarve.grading.integers import grade_integer
 from gradstarve.grading.text import boxes
-from gradstarve.runs.config import HubSource, PromptConfig, QuestionsConfig
+from gradstarve.runs.dataset_config import HubSource, PromptConfig, QuestionsConfig
 
 Messages = list[dict[str, str]]
 Prompt = str | Messages

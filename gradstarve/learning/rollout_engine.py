@@ -13,7 +13,8 @@ import httpx
 from packaging.version import Version
 
 from gradstarve.errors import UserError
-from gradstarve.runs.config import HubModelConfig, RunConfig, VllmConfig
+from gradstarve.runs.config import RunConfig, VllmConfig
+from gradstarve.runs.model_config import HubModelConfig
 
 Say = Callable[[str], None]
 

@@ -30,8 +30,9 @@ from gradstarve.learning.trainer import BinaryRewardTrainer
 from gradstarve.learning.vllm_evaluation import require_vllm
 from gradstarve.runs import checkpoints
 from gradstarve.runs.claim import claim, held_by_a_sibling
-from gradstarve.runs.config import GgufModelConfig, HubModelConfig, RunConfig
+from gradstarve.runs.config import RunConfig
 from gradstarve.runs.folder import RunFolder
+from gradstarve.runs.model_config import GgufModelConfig, HubModelConfig
 from gradstarve.runs.rows import MUCH_TRUNCATED
 from gradstarve.runs.signature import (
     cell_key,

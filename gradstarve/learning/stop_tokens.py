@@ -5,7 +5,7 @@ from __future__ import annotations
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from gradstarve.runs.config import DatasetConfig, WordProblemsConfig
+from gradstarve.runs.dataset_config import DatasetConfig, WordProblemsConfig
 
 
 def end_at_stop(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase, dataset: DatasetConfig) -> None:

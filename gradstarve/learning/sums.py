@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from gradstarve.runs.config import SumsConfig
+from gradstarve.runs.dataset_config import SumsConfig
 
 # One question in five is held out, decided by the question's own text: no size or seed can move one across.
 HELD_OUT_ONE_IN = 5

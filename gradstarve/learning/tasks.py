@@ -10,7 +10,7 @@ from gradstarve.grading.integers import grade_first_line, grade_integer
 from gradstarve.learning.questions import GradeMany, Prompt, load_questions, question_graders
 from gradstarve.learning.sums import concise_answer, draw_sums, question_text
 from gradstarve.learning.word_problems import draw_examples, draw_word_problems, prompt_text
-from gradstarve.runs.config import DatasetConfig, SumsConfig, WordProblemsConfig
+from gradstarve.runs.dataset_config import DatasetConfig, SumsConfig, WordProblemsConfig
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from gradstarve.learning.sums import concise_answer, generate, question_text, verbose_answer
-from gradstarve.runs.config import SumsConfig, TinyModelConfig
+from gradstarve.runs.dataset_config import SumsConfig
+from gradstarve.runs.model_config import TinyModelConfig
 
 END = "<end>"
 # Raised whenever make_warm_start would make other weights from the same config.

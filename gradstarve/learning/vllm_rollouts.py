@@ -23,7 +23,8 @@ from peft import PeftModel
 from transformers import PreTrainedConfig
 
 from gradstarve.errors import UserError
-from gradstarve.runs.config import HubModelConfig, RunConfig
+from gradstarve.runs.config import RunConfig
+from gradstarve.runs.model_config import HubModelConfig
 
 # How often the policy may move without the engine: the smallest steps can vanish in a 16-bit copy of the weights.
 PATIENCE = 5

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradstarve.grading import normalised_question
-from gradstarve.runs.config import WordProblemsConfig
+from gradstarve.runs.dataset_config import WordProblemsConfig
 
 # One problem in five is held out, decided by its normalised text: no size or seed can move one across.
 HELD_OUT_ONE_IN = 5

@@ -10,101 +10,18 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, TypeAdapter, ValidationError, with_config
+from pydantic import Discriminator, Field, TypeAdapter, ValidationError
 
 from gradstarve.errors import UserError
 from gradstarve.estimators import get_advantage
 from gradstarve.runs.config_keys import explain
-
-strict = with_config(ConfigDict(extra="forbid", strict=True))
-
-Positive = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[int, Field(ge=0)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-
-
-@strict
-@dataclass(frozen=True)
-class LoraConfig:
-    """LoRA (arXiv 2106.09685). `targets` are module names; "all-linear" reaches every linear layer but the head."""
-
-    rank: Positive
-    alpha: Positive
-    dropout: Fraction
-    targets: str | list[str]
-
-
-@strict
-@dataclass(frozen=True)
-class WarmStartConfig:
-    """Supervised training that gives the tiny model its habits; cached by its own signature, shared by all seeds."""
-
-    steps: Positive
-    practice_steps: NonNegative
-    batch_size: Positive
-    learning_rate: Annotated[float, Field(gt=0)]
-    seed: int
-    practice_share: Fraction
-    concise_shares: list[Fraction]
-
-
-@strict
-@dataclass(frozen=True)
-class TinyModelConfig:
-    """A Llama-style decoder over characters, made here. Reads the `sums` dataset only."""
-
-    source: Literal["tiny"]
-    name: str
-    hidden_size: Positive
-    layers: Positive
-    heads: Positive
-    intermediate_size: Positive
-    warm_start: WarmStartConfig
-    dtype: Literal["float32"] = "float32"
-    lora: LoraConfig | None = None
-    gradient_checkpointing: bool = False
-
-
-@strict
-@dataclass(frozen=True)
-class HubModelConfig:
-    """A causal language model from the Hugging Face hub, or from a local folder named by `id`."""
-
-    source: Literal["hub"]
-    name: str
-    id: str
-    revision: str | None
-    dtype: Literal["float32", "bfloat16"]
-    lora: LoraConfig | None
-    gradient_checkpointing: bool
-    attention: str | None = None
-
-
-@strict
-@dataclass(frozen=True)
-class GgufModelConfig:
-    """A causal language model inside a GGUF file that an installed Python package carries.
-
-    `package` names the distribution that holds `file`; with `package: null`, `file` is a path. `sha256` pins what the
-    file holds.
-    """
-
-    source: Literal["gguf"]
-    name: str
-    package: str | None
-    file: str
-    sha256: str | None
-    dtype: Literal["float32", "bfloat16"]
-    lora: LoraConfig | None
-    gradient_checkpointing: bool
-
-
-ModelConfig = Annotated[TinyModelConfig | HubModelConfig | GgufModelConfig, Discriminator("source")]
+from gradstarve.runs.config_types import Fraction, NonNegative, Positive, Seed, strict
+from gradstarve.runs.dataset_config import DatasetConfig, QuestionsConfig, SumsConfig
+from gradstarve.runs.model_config import HubModelConfig, ModelConfig, TinyModelConfig
 
 
 @strict
@@ -139,111 +56,6 @@ class AdvantageConfig:
     @property
     def trains(self) -> bool:
         return self.formula != "base"
-
-
-@strict
-@dataclass(frozen=True)
-class SumsConfig:
-    """Generated sums such as `12+7+5=`, with a held-out set that shares no question with training."""
-
-    source: Literal["sums"]
-    name: str
-    operand_shares: dict[int, Fraction]
-    largest_operand: Positive
-    train_size: Positive
-    eval_size: Positive
-    seed: int
-
-
-@strict
-@dataclass(frozen=True)
-class PromptConfig:
-    """How a question becomes a prompt. `version` names the wording; change one, change the other.
-
-    `user` must contain `{question}`. With `chat: false` the prompt is system + few-shot + user text, joined by blank
-    lines and ending in `answer_prefix`.
-    """
-
-    version: str
-    system: str | None
-    user: str
-    chat: bool
-    thinking: bool = False
-    answer_prefix: str = ""
-    examples: list[dict[str, str]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class HubSource:
-    """One split of a data set on the hub, pinned."""
-
-    hub_id: str | None
-    hub_config: str | None
-    revision: str | None
-    split: str | None
-
-
-@strict
-@dataclass(frozen=True)
-class QuestionsConfig:
-    """Questions with answers: from the hub (`hub_id`, pinned by `revision`) or from local files.
-
-    A local file is .jsonl, .jsonl.gz, .json or .parquet; `question` and `answer` name its columns. The keys that begin
-    with `train_hub` and `train_answer` say where training questions differ; null means as for evaluation.
-    """
-
-    source: Literal["questions"]
-    name: str
-    grader: Literal["gsm8k", "math500", "integer"]
-    rule: Literal["strict", "flexible"]
-    train_path: str | None
-    eval_path: str | None
-    hub_id: str | None
-    hub_config: str | None
-    revision: str | None
-    train_split: str | None
-    eval_split: str | None
-    question: str
-    answer: str
-    prompt: PromptConfig
-    train_limit: Positive | None = None
-    train_hub_id: str | None = None
-    train_hub_config: str | None = None
-    train_revision: str | None = None
-    train_answer: str | None = None
-    overlap: Literal["refuse", "drop_from_training"] = "refuse"
-
-    def hub_source(self, side: Literal["train", "eval"]) -> HubSource:
-        """Where one side comes from when it has no local file."""
-        if side == "train" and self.train_hub_id is not None:
-            return HubSource(self.train_hub_id, self.train_hub_config, self.train_revision, self.train_split)
-        split = self.train_split if side == "train" else self.eval_split
-        return HubSource(self.hub_id, self.hub_config, self.revision, split)
-
-
-@strict
-@dataclass(frozen=True)
-class WordProblemsConfig:
-    """Generated single-step word problems, asked after `shots` solved ones; no held-out one is trained on.
-
-    `version` is that of the texts. Every token of the vocabulary that has the character `stop` in it ends a completion,
-    as the model's own end tokens do, in training and in evaluation; null adds none. One ASCII character is always
-    inside one token; a longer text may not be.
-    """
-
-    source: Literal["word_problems"]
-    name: str
-    version: Literal[1]
-    shots: NonNegative
-    largest_term: Annotated[int, Field(ge=2, le=1000)]
-    largest_factor: Annotated[int, Field(ge=2, le=1000)]
-    train_size: Annotated[int, Field(ge=1, le=10_000)]
-    eval_size: Annotated[int, Field(ge=1, le=1_000)]
-    seed: int
-    stop: Annotated[str, Field(pattern=r"^[\x00-\x7f]$")] | None
-
-
-DatasetConfig = Annotated[SumsConfig | QuestionsConfig | WordProblemsConfig, Discriminator("source")]
 
 
 Port = Annotated[int, Field(ge=1, le=65535)]

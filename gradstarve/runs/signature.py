@@ -18,14 +18,9 @@ from typing import Any, Literal
 from gradstarve.errors import UserError
 from gradstarve.grading import EXTRACTOR_VERSION
 from gradstarve.grading.integers import FIRST_LINE_VERSION, INTEGER_VERSION
-from gradstarve.runs.config import (
-    QuestionsConfig,
-    RunConfig,
-    SumsConfig,
-    TinyModelConfig,
-    WordProblemsConfig,
-    plain_config,
-)
+from gradstarve.runs.config import RunConfig, plain_config
+from gradstarve.runs.dataset_config import QuestionsConfig, SumsConfig, WordProblemsConfig
+from gradstarve.runs.model_config import TinyModelConfig
 
 # Where and how a run is run, what it is called, and how it is evaluated: none changes the trained weights.
 LEFT_OUT = (

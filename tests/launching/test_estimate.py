@@ -50,8 +50,9 @@ from gradstarve.learning.policy import load_policy
 from gradstarve.learning.tasks import load_task
 from gradstarve.learning.tiny import build_tokenizer
 from gradstarve.learning.trainer import BinaryRewardTrainer
-from gradstarve.runs.config import GgufModelConfig, LoraConfig, RunConfig
+from gradstarve.runs.config import RunConfig
 from gradstarve.runs.folder import LAYOUT, RunFolder
+from gradstarve.runs.model_config import GgufModelConfig, LoraConfig
 from gradstarve.runs.signature import evaluation_name
 from tests.conftest import ComposeConfig
 

@@ -45,8 +45,9 @@ from gradstarve.learning.seeding import seed_everything
 from gradstarve.learning.tasks import load_task
 from gradstarve.learning.trainer import BinaryRewardTrainer
 from gradstarve.runs import checkpoints
-from gradstarve.runs.config import LoraConfig, RunConfig
+from gradstarve.runs.config import RunConfig
 from gradstarve.runs.folder import RunFolder
+from gradstarve.runs.model_config import LoraConfig
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 GATED_DELTA = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")

@@ -13,7 +13,7 @@ import pytest
 from gradstarve.errors import UserError
 from gradstarve.learning.questions import build_prompt
 from gradstarve.learning.tasks import load_task
-from gradstarve.runs.config import PromptConfig
+from gradstarve.runs.dataset_config import PromptConfig
 
 TRAIN = [{"question": f"What is {i} + 1?", "answer": f"It is <<{i}+1={i + 1}>>.\n#### {i + 1}"} for i in range(3)]
 TEST = [{"question": "What is 1,000 + 234?", "answer": "#### 1,234"}]

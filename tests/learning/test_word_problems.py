@@ -26,7 +26,8 @@ from gradstarve.learning.stop_tokens import end_at_stop, stop_tokens
 from gradstarve.learning.tasks import Task, load_task
 from gradstarve.learning.trainer import BinaryRewardTrainer
 from gradstarve.learning.word_problems import draw_examples, draw_word_problems
-from gradstarve.runs.config import RunConfig, WordProblemsConfig
+from gradstarve.runs.config import RunConfig
+from gradstarve.runs.dataset_config import WordProblemsConfig
 from gradstarve.runs.folder import RunFolder
 from gradstarve.runs.signature import evaluation_name, run_name
 
