@@ -39,15 +39,15 @@ def print_plan(jobs: Sequence[Job], asked: int, here: bool = True) -> None:
             differs = [(key, value) for key, value in differs if key.startswith(("advantage.", "model."))]
         text = ", ".join(f"{key}={_short(value)}" for key, value in differs)
         print(f"{job.name:<{width}}  {states[job.name]:<8}  {text}".rstrip())
+    if len(jobs) > _SCREEN:
+        # The sum has scrolled away by now.
+        print("\n".join(line for line in estimates if line.startswith("#   in all")))
     missing = sum(state != "done" for state in states.values())
     repeats = asked - len(plains)
     print(
         f"# {len(jobs)} run{'s' if len(jobs) > 1 else ''}: {len(jobs) - missing} done, {missing} would run"
         + (f"; {repeats} more asked for one of these again" if repeats else "")
     )
-    if len(jobs) > _SCREEN:
-        # The sum has scrolled away by now.
-        print("\n".join(line for line in estimates if line.startswith("#   in all")))
     for job, config in configs:
         if here and states[job.name] == "missing":
             require_engine(config, patience=0)

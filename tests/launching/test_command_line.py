@@ -80,7 +80,7 @@ def plan(out: str) -> tuple[dict[str, object], list[str], str]:
     """The config, the runs' names, and the last line of a dry run."""
     config, _, runs = out.partition("# runs\n")
     *lines, last = runs.splitlines()
-    return yaml.safe_load(config), [line.split()[0] for line in lines], last
+    return yaml.safe_load(config), [line.split()[0] for line in lines if not line.startswith("#")], last
 
 
 def test_a_dry_run_shows_config_name_and_state_and_runs_nothing(door: Door, tmp_path: Path) -> None:
