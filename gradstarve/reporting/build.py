@@ -24,8 +24,10 @@ from gradstarve.reporting.tables.across_settings import model_tables, transfer_t
 from gradstarve.reporting.tables.contrasts import contrast_table, replay_table
 from gradstarve.reporting.tables.every_run import runs_table
 from gradstarve.reporting.tables.group_sizes import group_size_table
+from gradstarve.reporting.tables.matched import matched_tables
 from gradstarve.reporting.tables.pass_at_k import pass_at_k_table
 from gradstarve.reporting.tables.robustness import leave_one_out_table, noise_note, noise_table
+from gradstarve.reporting.tables.side_by_side import side_by_side_tables
 from gradstarve.reporting.tables.table import Table
 from gradstarve.reporting.tables.training import cost_table, degeneracy_table
 from gradstarve.reporting.tables.writers import comma_separated, latex, markdown, put_text
@@ -56,7 +58,12 @@ def build_tables(study: Study) -> list[Table]:
         found.append(group_size_table(setting, paper, partial))
         if not setting.transfer:
             found += [degeneracy_table(setting, paper, partial), cost_table(setting, partial)]
-    found += [*model_tables(study.settings, paper, partial), noise]
+    found += [
+        *matched_tables(study.settings, partial),
+        *side_by_side_tables(study.settings, partial),
+        *model_tables(study.settings, paper, partial),
+        noise,
+    ]
     return [table for table in found if table is not None]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from gradstarve.reporting.arms import UNTRAINED
@@ -69,6 +70,12 @@ class Cell:
     @property
     def accuracies(self) -> list[float]:
         return [point.accuracy for point in self.points]
+
+    @property
+    def truncated(self) -> float | None:
+        """The share of evaluated completions without an end within the limit, mean over the seeds."""
+        shares = [point.final["truncated"] for point in self.points if point.final.get("truncated") is not None]
+        return fmean(shares) if shares else None
 
     @property
     def runs(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from gradstarve.runs.folder import RunFolder
 
 MOST_SETTINGS = 8  # in full; of the others the report names the files
 MOST_TEXT = 600  # characters of a completion
-OPEN_KINDS = {"table1", "table2", "transfer", "pass-at-k"}
+OPEN_KINDS = {"table1", "table2", "transfer", "pass-at-k", "matched", "settings"}
 _CLASSES = {"agrees": "agrees", "disagrees": "disagrees", "not tested": "untested"}
 
 
@@ -32,7 +32,7 @@ def report_html(study: Study, tables: Sequence[Table], drawings: Sequence[Drawin
     """The whole page. `tables` and `drawings` are those of `study`."""
     settings = list(study.settings)[:MOST_SETTINGS]
     sections = [("question", "The question", _question()), ("reading", "What the runs say", _reading(readings, study))]
-    across = [table for table in tables if table.kind in {"table3", "repeats"}]
+    across = [table for table in tables if table.kind in {"matched", "settings", "table3", "repeats"}]
     if across:
         sections.append(("across", "Across settings", "".join(_table(table) for table in across)))
     for setting in settings:

@@ -36,7 +36,7 @@ def name_settings(settings: Sequence[Setting]) -> None:
         for setting in members:
             values = flat_config(setting)
             setting.apart = {key: values.get(key) for key in apart}
-            told = [f"{key.rsplit('.', 1)[-1]}-{_brief(values.get(key))}" for key in apart][:3]
+            told = [f"{key.rsplit('.', 1)[-1]}-{brief(values.get(key))}" for key in apart][:3]
             setting.name = slug("-".join([name, *told]))
         shared = Counter(setting.name for setting in members)
         for setting in members:
@@ -70,6 +70,15 @@ def differing_keys(settings: Sequence[Setting]) -> list[str]:
     return sorted({key for f in flat for key in f if any(f.get(key) != g.get(key) for g in flat)} - _NOT_THE_SETTING)
 
 
+def alike_but_for(key: str, settings: Sequence[Setting]) -> list[list[Setting]]:
+    """Settings in parts that differ in nothing but one dotted key."""
+    parts: dict[str, list[Setting]] = defaultdict(list)
+    for setting in settings:
+        values = flat_config(setting)
+        parts[repr([(k, values[k]) for k in sorted(values) if k != key and k not in _NOT_THE_SETTING])].append(setting)
+    return list(parts.values())
+
+
 def apart_by_model(settings: Sequence[Setting]) -> list[tuple[str, list[Setting]]]:
     """Settings in parts in which each model has one, where the keys in which a model's own settings differ allow it:
     models at the same KL coefficient beside each other, never one at two. Each part with those keys, in words."""
@@ -80,7 +89,7 @@ def apart_by_model(settings: Sequence[Setting]) -> list[tuple[str, list[Setting]
     parts: dict[str, list[Setting]] = defaultdict(list)
     for setting in settings:
         values = flat_config(setting)
-        parts["-".join(f"{key.rsplit('.', 1)[-1]}-{_brief(values.get(key))}" for key in keys)].append(setting)
+        parts["-".join(f"{key.rsplit('.', 1)[-1]}-{brief(values.get(key))}" for key in keys)].append(setting)
     return sorted(parts.items())
 
 
@@ -99,5 +108,5 @@ def slug(text: str) -> str:
     return "".join(c if c.isalnum() or c in "-._" else "-" for c in text.lower()).strip("-._")
 
 
-def _brief(value: Any) -> str:
+def brief(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)

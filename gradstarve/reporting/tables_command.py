@@ -92,8 +92,9 @@ def _print_readings(settings: Sequence[Setting], width: int) -> None:
 
 
 def _most_telling(tables: Sequence[Table], setting: str) -> list[Table]:
-    """What a terminal shows, in this order: the largest setting's tables, transfer and models, then other settings."""
+    """What a terminal shows, in this order: the largest setting's tables, what sets settings beside each other, then
+    the tables of other settings."""
     own = [table for table in tables if table.kind in {"table1", "table2"} and table.name == f"{table.kind}-{setting}"]
-    across = [table for table in tables if table.kind in {"transfer", "table3"}]
+    across = [table for table in tables if table.kind in {"transfer", "matched", "settings", "table3"}]
     rest = [table for table in tables if table.kind in {"table1", "table2"} and table not in own]
     return [*own, *across, *rest] or list(tables[:1])

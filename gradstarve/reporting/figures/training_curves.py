@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -58,30 +57,28 @@ def share_curves(setting: Setting, group_size: int) -> Figure | None:
             steps,
             *(100 * share for share in shares.values()),
             colors=[SHARE_COLOURS[name] for name in shares],
+            labels=[name.replace("_", "-") for name in shares],
             linewidth=0,
         )
         truncated = _frame(cell, "truncated")
         if truncated is not None:
-            axes.plot(steps, 100 * truncated.mean(axis=1), color="#000000", linewidth=1, linestyle=(0, (3, 1.5)))
-        # Written into the picture, so that no colour has to be looked up.
-        below = np.zeros(len(steps))
-        for name, share in shares.items():
-            # Where the band is thickest, the margins aside.
-            margin = len(steps) // 6
-            place_of = margin + int(np.argmax(share.to_numpy()[margin : len(steps) - margin]))
-            height = float(share.iloc[place_of])
-            if height > 0.12:
-                y = 100 * (float(below[place_of]) + height / 2)
-                axes.text(float(steps[place_of]), y, name.replace("_", "-"), ha="center", va="center", fontsize=6.5)
-            below = below + share.to_numpy()
+            axes.plot(
+                steps,
+                100 * truncated.mean(axis=1),
+                color="#000000",
+                linewidth=1,
+                linestyle=(0, (3, 1.5)),
+                label="truncated",
+            )
         axes.set_title(cell.label, fontsize=8)
         axes.set_xlim(float(steps[0]), float(steps[-1]))
         axes.set_ylim(0, 100)
         axes.set_xlabel("step")
         if place == 0:
-            axes.set_ylabel("share of groups, %\n(dashed: truncated completions)", fontsize=7)
+            axes.set_ylabel(f"share, % (G = {group_size})")
         else:
             axes.set_yticklabels([])
+    key_above(figure, "groups, bottom to top; dashed: share of completions")
     return figure
 
 

@@ -162,7 +162,7 @@ def cell_values(cell: Cell) -> dict[str, Any]:
         "mean_strict": _mean(point.accuracy_under("strict") for point in cell.points),
         "mean_flexible": _mean(point.accuracy_under("flexible") for point in cell.points),
         "truncated_training": _mean(point.share("truncated") for point in cell.points),
-        "truncated_evaluation": _mean(point.final.get("truncated") for point in cell.points),
+        "truncated_evaluation": cell.truncated,
     }
     training, asked = values["truncated_training"], values["truncated_evaluation"]
     values["truncated"] = "/".join("–" if share is None else f"{100 * share:.1f}" for share in (training, asked))

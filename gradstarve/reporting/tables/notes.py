@@ -74,10 +74,17 @@ def missing_arm_note(cells: Sequence[Cell], setting: Setting, arms: Sequence[str
     return [f"Arms of the paper's table that were not run here: {', '.join(lacking)}."] if lacking else []
 
 
+def cell_notes(cells: Sequence[Cell]) -> list[str]:
+    """What must stand under every number that is made of these cells: who is missing, and what may mislead."""
+    return [*absence_notes(cells), *caution_notes(cells)]
+
+
 def caution_notes(cells: Sequence[Cell]) -> list[str]:
-    """Truncation above 20 %, answers that could not be graded."""
+    """Truncation above 20 %, completions that could not be graded."""
     notes = []
+    several_sizes = len({cell.group_size for cell in cells if cell.group_size is not None}) > 1
     for cell in cells:
+        label = f"{cell.label}, G = {cell.group_size}" if several_sizes and cell.group_size is not None else cell.label
         training = [share for point in cell.points if (share := point.share("truncated")) is not None]
         asked = [point.final.get("truncated") or 0.0 for point in cell.points]
         told = [
@@ -87,12 +94,15 @@ def caution_notes(cells: Sequence[Cell]) -> list[str]:
         ]
         if told:
             notes.append(
-                f"{cell.label}: {' and '.join(told)} had no end within the completion limit, so the limit may decide "
+                f"{label}: {' and '.join(told)} had no end within the completion limit, so the limit may decide "
                 "what is measured."
             )
         undecided = sum(point.final.get("unverifiable") or 0 for point in cell.points)
         if undecided:
-            notes.append(f"{cell.label}: {undecided} answers could not be graded; they count as not right.")
+            notes.append(f"{label}: {undecided} answers could not be graded; they count as not right.")
+        left_out = sum(point.result.get("unverifiable") or 0 for point in cell.points)
+        if left_out:
+            notes.append(f"{label}: {left_out} training completions could not be graded; groups are without them.")
     return notes
 
 
@@ -190,9 +200,14 @@ def _control_told(loss: Mapping[str, Any]) -> list[str]:
 def seeds_told(cells: Sequence[Cell]) -> str:
     """ "seeds 42–48", or each by name where they are not a range."""
     seeds = sorted({point.seed for cell in cells for point in cell.points if point.seed is not None})
-    if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1)):
-        return f"Seeds {seeds[0]}–{seeds[-1]}."
-    return f"Seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}." if seeds else ""
+    return f"Seed{'s' if len(seeds) > 1 else ''} {seeds_named(seeds)}." if seeds else ""
+
+
+def seeds_named(seeds: Sequence[int]) -> str:
+    """ "42–48", or each of the (sorted) seeds where they are not a range."""
+    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"{seeds[0]}–{seeds[-1]}"
+    return ", ".join(map(str, seeds))
 
 
 def _model_told(config: Mapping[str, Any]) -> str:
