@@ -312,11 +312,8 @@ def _check(config: RunConfig) -> None:
             raise UserError("dataset.prompt.user: should contain {question}")
         if config.dataset.prompt.chat and config.dataset.prompt.answer_prefix:
             raise UserError("dataset.prompt.answer_prefix: read only where dataset.prompt.chat is false")
-        if config.dataset.hub_id is not None and config.dataset.revision is None:
-            raise UserError("dataset.revision: pin a commit, so that the run's name says which questions it asks")
-        for split, path in (("train", config.dataset.train_path), ("eval", config.dataset.eval_path)):
-            if path is None and config.dataset.hub_id is None and (split == "eval" or not config.dataset.train_hub_id):
-                raise UserError(f"dataset.{split}_path: name a local file, or set dataset.hub_id")
+        _check_source(config.dataset, "train", config.dataset.train_path)
+        _check_source(config.dataset, "eval", config.dataset.eval_path)
     _check_reward(config.loss)
     _check_rollout(config.rollout)
     if config.loss.aggregation == "bnpo" and per_pass is not None:
@@ -338,14 +335,30 @@ def _check(config: RunConfig) -> None:
         if min(config.dataset.operand_shares) < 2:
             raise UserError("dataset.operand_shares: a sum has at least 2 operands")
     if isinstance(config.model, HubModelConfig) and not Path(config.model.id).is_dir():
-        if config.model.revision is None or not re.fullmatch(r"[0-9a-f]{40}", config.model.revision):
-            raise UserError(
-                f"model.revision: {config.model.revision or 'null'} may move; pin a commit of 40 hex digits, so that "
-                "the run's name says which weights it starts from; today's: python -c \"import huggingface_hub as h; "
-                f"print(h.model_info('{config.model.id}').sha)\""
-            )
+        look = f"model_info('{config.model.id}')"
+        _check_pinned("model.revision", config.model.revision, "which weights it starts from", look)
         if config.loss.kl > 0 and config.model.lora is None:
             raise UserError("loss.kl: with all weights trained, the reference needs a local folder in model.id")
+
+
+def _check_source(dataset: QuestionsConfig, side: Literal["train", "eval"], path: str | None) -> None:
+    if path is not None:
+        return
+    source = dataset.hub_source(side)
+    if source.hub_id is None:
+        raise UserError(f"dataset.{side}_path: name a local file, or set dataset.hub_id")
+    own = side == "train" and dataset.train_hub_id is not None
+    key = "dataset.train_revision" if own else "dataset.revision"
+    _check_pinned(key, source.revision, "which questions it asks", f"dataset_info('{source.hub_id}')")
+
+
+def _check_pinned(key: str, revision: str | None, what: str, look: str) -> None:
+    """A branch or a tag may move, and two runs of one name would then differ."""
+    if revision is None or not re.fullmatch(r"[0-9a-f]{40}", revision):
+        raise UserError(
+            f"{key}: {revision or 'null'} may move; pin a commit of 40 hex digits, so that the run's name says {what}; "
+            f'today\'s: python -c "import huggingface_hub as h; print(h.{look}.sha)"'
+        )
 
 
 def _check_reward(loss: LossConfig) -> None:
