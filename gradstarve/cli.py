@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -33,8 +35,43 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+INTERRUPTED = 130
+LONGEST_MESSAGE = 1000
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code. A `UserError` is one line on standard error and exit code 2."""
+    """Run one command; returns its exit code. A `UserError` is one line on standard error and exit code 2.
+
+    So is a full device, with exit code 1. A reader of our output that has gone (`| head`) is told nothing.
+    """
+    try:
+        try:
+            return _run(argv)
+        finally:
+            # Here and not at the interpreter's end, where nothing can be said about it.
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        leave_stdout()
+        return 1
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        leave_stdout()
+        what = "the output" if error.filename is None else error.filename
+        print(f"gradstarve: {what} could not be written: {error.strerror}; make room and try again", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def leave_stdout() -> None:
+    """Point standard output elsewhere, so that the interpreter's last flush is quiet."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="gradstarve", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     arguments_given = list(sys.argv[1:] if argv is None else argv)
@@ -49,13 +86,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.execute(arguments))
     except UserError as error:
-        print(f"gradstarve {arguments.command}: {error}", file=sys.stderr)
+        print(f"gradstarve {arguments.command}: {one_line(str(error))}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`); point stdout elsewhere so that the interpreter's flush is quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+
+
+def one_line(text: str) -> str:
+    """A message may quote files and models: nothing that steers a terminal, and no line that fills the screen."""
+    shown = "".join(" " if c.isspace() else c if c.isprintable() else "?" for c in text[:LONGEST_MESSAGE])
+    return shown if len(text) <= LONGEST_MESSAGE else f"{shown}..."
 
 
 def script() -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Text of models and names of files may hold what no encoding has.
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(main())

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 
-from gradstarve.analysis.text import table
+from gradstarve.analysis.text import shortened, table
 from gradstarve.errors import UserError
 from gradstarve.estimators.advantages import ADVANTAGES, Advantage, get_advantage
+from gradstarve.estimators.coefficients import LARGEST_GROUP
+
+# Squares of advantages over probabilities of at least SMALLEST_P are still floats.
+LARGEST_PARAMETER = 1e50
+SMALLEST_P = 1e-50
 
 
 def parse_advantage(text: str) -> Advantage:
@@ -21,13 +27,36 @@ def parse_advantage(text: str) -> Advantage:
             number = float(value)
         except ValueError:
             raise UserError(f"{text!r}: {item!r} is not parameter=number, as in passk:k=3") from None
-        parameters[key.strip()] = int(number) if equals and number.is_integer() else number
+        if math.isfinite(number) and abs(number) > LARGEST_PARAMETER:
+            raise UserError(f"{text!r}: {item!r} is beyond what can be computed; give at most {LARGEST_PARAMETER:g}")
+        key = key.strip()
+        if key in parameters:
+            raise UserError(f"{text!r} gives {key!r} twice; give it once")
+        parameters[key] = int(number) if equals and number.is_integer() else number
     return get_advantage(name.strip(), parameters)
 
 
 def parse_advantages(texts: Sequence[str] | None) -> dict[str, Advantage]:
     """Advantages by the text they were asked for with; all of them with their defaults where none is named."""
     return {text: parse_advantage(text) for text in texts} if texts else dict(ADVANTAGES)
+
+
+def check_group_size(group_size: int, option: str = "--group-size") -> None:
+    if group_size < 2:
+        raise UserError(
+            f"{option}: a group has at least 2 completions, so a size between 2 and {LARGEST_GROUP}; "
+            f"got {shortened(group_size)}"
+        )
+    if group_size > LARGEST_GROUP:
+        raise UserError(f"{option} {shortened(group_size)}: a group size lies between 2 and {LARGEST_GROUP}")
+
+
+def check_p(p: float, option: str) -> None:
+    """Refuse what is no probability, or is too near 0 for its inverse's square to be a float."""
+    if not 0 <= p <= 1:
+        raise UserError(f"{option}: a success probability p lies in [0, 1], got {p:g}")
+    if 0 < p < SMALLEST_P:
+        raise UserError(f"{option} {p:g}: too near 0 to compute with; give 0, or at least {SMALLEST_P:g}")
 
 
 def add_advantage_option(parser: argparse.ArgumentParser, note: str) -> None:
@@ -62,9 +91,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    check_group_size(arguments.group_size)
     listed = rows(parse_advantages(arguments.advantage), arguments.group_size)
     if arguments.json:
-        print(json.dumps(listed, indent=2))
+        print(json.dumps(listed, indent=2, allow_nan=False))
         return 0
     cells = [[str(row["advantage"]), f"{row['all_fail']:+.4g}", f"{row['all_pass']:+.4g}"] for row in listed]
     print(f"What each completion of a dead group gets, group size {arguments.group_size}\n")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstarve.analysis.prompt_difficulty import Difficulty
+from gradstarve.analysis.text import shortened
 from gradstarve.errors import UserError
 from gradstarve.estimators.advantages import Advantage
 from gradstarve.estimators.coefficients import LARGEST_GROUP, advantage_table
@@ -17,6 +18,7 @@ from gradstarve.estimators.coefficients import LARGEST_GROUP, advantage_table
 # Options within this of the best are not told apart: the model of the noise is not better than that.
 WITHIN = 0.05
 SURE = 0.95
+LARGEST_BUDGET = 10**15
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,14 @@ def plan(
     """Every option, and the recommendation. Raises UserError for a budget without a group or a size out of range."""
     for size in group_sizes:
         if not 2 <= size <= LARGEST_GROUP:
-            raise UserError(f"a group size lies between 2 and {LARGEST_GROUP}, got {size}")
+            raise UserError(f"a group size lies between 2 and {LARGEST_GROUP}, got {shortened(size)}")
     if budget < max(group_sizes):
-        raise UserError(f"a budget of {budget} completions does not fill one group of {max(group_sizes)}")
+        raise UserError(
+            f"a budget of {shortened(budget)} completions does not fill one group of {max(group_sizes)}; "
+            "give a larger --budget or smaller --group-sizes"
+        )
+    if budget > LARGEST_BUDGET:
+        raise UserError(f"--budget {shortened(budget)}: give at most {LARGEST_BUDGET:,} completions")
     options, diffuse = [], []
     for size in group_sizes:
         groups = budget // size

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from gradstarve.analysis.advantages import add_advantage_option, parse_advantages
+from gradstarve.analysis.advantages import add_advantage_option, check_group_size, check_p, parse_advantages
+from gradstarve.analysis.output_file import check_output, whole_file
 from gradstarve.analysis.text import table
 from gradstarve.errors import UserError
 from gradstarve.estimators.advantages import Advantage
-from gradstarve.estimators.coefficients import check_setting, coefficients
+from gradstarve.estimators.coefficients import coefficients
 
 FIGURE_KINDS = (".pdf", ".png", ".svg")
 
@@ -37,8 +38,7 @@ def figure(advantages: dict[str, Advantage], group_size: int, path: Path) -> Non
     """kappa and snr over p, one line for each advantage, written as pdf, png or svg."""
     if path.suffix not in FIGURE_KINDS:
         raise UserError(f"--figure {path}: the name must end in {', '.join(FIGURE_KINDS)}")
-    if not path.parent.is_dir():
-        raise UserError(f"--figure {path}: the folder {path.parent} does not exist")
+    check_output(path, "--figure")
     from matplotlib.figure import Figure
 
     p_N = np.linspace(0.005, 0.995, 199)
@@ -57,9 +57,8 @@ def figure(advantages: dict[str, Advantage], group_size: int, path: Path) -> Non
         axes.grid(alpha=0.25)
     drawing.legend(*left.get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
     drawing.suptitle(f"Expected gradient coefficient and signal to noise, group size {group_size}", fontsize=11)
-    temporary = path.with_name(f".{path.name}.partial")
-    drawing.savefig(temporary, format=path.suffix[1:])
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        drawing.savefig(temporary, format=path.suffix[1:])
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -74,14 +73,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.p is None and arguments.figure is None:
         raise UserError("give a success probability (--p .25) or a figure to draw (--figure kappa.pdf)")
     advantages = parse_advantages(arguments.advantage)
-    check_setting(0.5 if arguments.p is None else arguments.p, arguments.group_size)
+    check_group_size(arguments.group_size)
+    if arguments.p is not None:
+        check_p(arguments.p, "--p")
     if arguments.figure is not None:
         figure(advantages, arguments.group_size, arguments.figure)
     if arguments.p is None:
         return 0
     listed = rows(advantages, arguments.p, arguments.group_size)
     if arguments.json:
-        print(json.dumps(listed, indent=2))
+        print(json.dumps(listed, indent=2, allow_nan=False))
         return 0
     cells = [
         [str(row["advantage"]), *("-" if row[key] is None else f"{row[key]:.4f}" for key in list(row)[1:])]

@@ -9,9 +9,12 @@ from pathlib import Path
 from gradstarve.analysis.diagnosis import Diagnosis, measure
 from gradstarve.analysis.diagnosis_html import as_html
 from gradstarve.analysis.findings import find
+from gradstarve.analysis.output_file import check_output, whole_file
 from gradstarve.analysis.rollout_formats import Reading, read_rollouts
-from gradstarve.analysis.text import percent, percent_interval, printable, table
+from gradstarve.analysis.text import percent, percent_interval, printable, shortened, table
 from gradstarve.errors import UserError
+
+LARGEST_SIZE = 1_000_000
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
@@ -62,18 +65,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.group_size is not None and arguments.group_size < 2:
-        raise UserError(f"--group-size {arguments.group_size}: a group has at least 2 completions")
+    if arguments.group_size is not None and not 2 <= arguments.group_size <= LARGEST_SIZE:
+        raise UserError(
+            f"--group-size {shortened(arguments.group_size)}: a group has at least 2 and at most {LARGEST_SIZE:,} "
+            "completions"
+        )
     if arguments.base is not None and not 0 <= arguments.base <= 1:
         raise UserError(f"--base {arguments.base:g}: a success rate lies in [0, 1]")
-    if arguments.html is not None and (arguments.html.is_dir() or not arguments.html.parent.is_dir()):
-        raise UserError(f"--html {arguments.html}: name a file in a folder that exists")
+    if arguments.html is not None:
+        check_output(arguments.html, "--html")
     reading = Reading(arguments.reward, arguments.threshold, arguments.group_size)
     diagnosis = diagnose(arguments.file, reading, arguments.base)
     if arguments.html is not None:
-        temporary = arguments.html.with_name(f".{arguments.html.name}.partial")
-        temporary.write_text(as_html(arguments.file.name, diagnosis), encoding="utf-8", errors="backslashreplace")
-        temporary.replace(arguments.html)
+        with whole_file(arguments.html) as temporary:
+            temporary.write_text(as_html(arguments.file.name, diagnosis), encoding="utf-8", errors="backslashreplace")
     if arguments.json:
         print(json.dumps(diagnosis.as_json(), indent=2, allow_nan=False))
     else:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -12,7 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from gradstarve.analysis.output_file import check_output, whole_file
 from gradstarve.analysis.rows import Unreadable, read_rows
+from gradstarve.analysis.text import printable
 from gradstarve.errors import UserError
 from gradstarve.grading import (
     DEFAULT,
@@ -28,6 +32,7 @@ RULES: tuple[Literal["strict", "flexible"], ...] = ("strict", "flexible")
 TASKS = ("gsm8k", "math500")
 FIRST_FEW = 5
 _BATCH = 512
+_MOST_WORKERS = 1024
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
     parser.add_argument(
         "--workers",
-        type=_positive,
+        type=_workers,
         default=min(4, os.cpu_count() or 1),
         help="processes for symbolic answers (default: %(default)s)",
     )
@@ -60,11 +65,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
+def _workers(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= _MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {_MOST_WORKERS}")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -81,6 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
             rows.append((at, row))
     if not rows and not unreadable:
         raise UserError(f"{arguments.file} has no rows")
+    source = "standard input" if arguments.file == "-" else arguments.file
+    if not rows and not any(problem.parsed for problem in unreadable):
+        raise UserError(
+            f"{source}: no line of it is a JSON object ({printable(str(unreadable[0]), 160)}); "
+            "give .jsonl, .jsonl.gz or .parquet with `gold` and `completion`"
+        )
     grades = _grade(rows, arguments.task, arguments.workers)
     chosen = grades[arguments.rule]
     graded = [
@@ -89,15 +99,15 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     summary = _summary(arguments, rows, grades, unreadable)
     for problem in unreadable:
-        print(f"gradstarve grade: {problem}", file=sys.stderr)
+        print(f"gradstarve grade: {printable(f'{source} {problem}', 300)}", file=sys.stderr)
     if arguments.out == "-":
         for row in graded:
-            print(json.dumps(row))
+            print(_line(row))
     elif arguments.out is not None:
         _write(Path(arguments.out), graded)
     to = sys.stderr if arguments.out == "-" else sys.stdout
     if arguments.json:
-        print(json.dumps(summary), file=to)
+        print(_line(summary), file=to)
     else:
         _print_summary(summary, to)
     return 1 if unreadable else 0
@@ -114,7 +124,7 @@ def _problem(at: int, row: dict[str, Any], task: str) -> Unreadable | None:
         return Unreadable(at, "has no `gold`")
     label = row.get("label")
     if label is not None and not isinstance(label, bool) and label not in (0, 1):
-        return Unreadable(at, f"`label` is {label!r}, not true or false")
+        return Unreadable(at, f"`label` is {printable(repr(label), 40)}, not true or false")
     try:
         check_gold(_gold(row), task)
     except ValueError as error:
@@ -271,7 +281,8 @@ def _print_summary(summary: dict[str, Any], to: TextIO) -> None:
         )
         for kind, name in kinds.items():
             for case in labels[f"first_{kind}"]:
-                compared = f"gold {case['gold']!r}, extracted {case['extracted']!r} ({case['rule']})"
+                gold, extracted = (printable(repr(case[key])) for key in ("gold", "extracted"))
+                compared = f"gold {gold}, extracted {extracted} ({case['rule']})"
                 print(f"    {name}: row {case['row']}: {compared}", file=to)
     if summary["unreadable"]:
         print(f"  not graded: {len(summary['unreadable'])} rows that could not be read", file=to)
@@ -279,17 +290,25 @@ def _print_summary(summary: dict[str, Any], to: TextIO) -> None:
 
 def _check_out(path: Path, source: str) -> None:
     """Before anything is graded: an output that cannot be written, or that would take the place of the input."""
-    if path.is_dir():
-        raise UserError(f"--out {path}: is a folder; name a file")
-    if not path.parent.is_dir():
-        raise UserError(f"--out {path}: there is no folder {path.parent}")
+    check_output(path, "--out")
     if source != "-" and path.resolve() == Path(source).resolve():
         raise UserError(f"--out {path}: is the file that is graded; rows that cannot be read would be lost")
 
 
+def _line(row: dict[str, Any]) -> str:
+    """JSON has no NaN and no infinity: null. What only parquet knows (dates, bytes) is written as its text."""
+    return json.dumps(_finite(row), allow_nan=False, default=str)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for row in rows:
-            file.write(json.dumps(row) + "\n")
-    temporary.replace(path)
+            file.write(_line(row) + "\n")

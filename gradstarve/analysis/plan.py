@@ -8,10 +8,11 @@ from pathlib import Path
 
 from gradstarve.analysis.advantages import add_advantage_option, parse_advantages
 from gradstarve.analysis.budget import Option, Recommendation, plan
+from gradstarve.analysis.diagnose import LARGEST_SIZE
 from gradstarve.analysis.diagnosis import measure
 from gradstarve.analysis.prompt_difficulty import Difficulty, from_counts, from_histogram
 from gradstarve.analysis.rollout_formats import Reading, read_rollouts
-from gradstarve.analysis.text import percent, percent_interval, table
+from gradstarve.analysis.text import percent, percent_interval, shortened, table
 from gradstarve.errors import UserError
 
 GROUP_SIZES = (2, 4, 8, 16, 32)
@@ -76,6 +77,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    size = arguments.log_group_size
+    if size is not None and not 2 <= size <= LARGEST_SIZE:
+        raise UserError(
+            f"--log-group-size {shortened(size)}: a group has at least 2 and at most {LARGEST_SIZE:,} completions"
+        )
     difficulty, taken = difficulty_of(arguments)
     advantages = parse_advantages(arguments.advantage or ADVANTAGES)
     options, advice = plan(difficulty, advantages, sorted(set(arguments.group_sizes)), arguments.budget)

@@ -15,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaln
 
+from gradstarve.analysis.advantages import check_p
 from gradstarve.errors import UserError
 
 REPLICATES = 100
 BINS = 200
 # A weak prior on (log a, log b): without it, prompts that are all solved or all unsolved send a or b to 0.
 PRIOR_SPREAD = 2.0
+# Of given weights: a sum that a float can hold and divide by.
+LARGEST_WEIGHT, SMALLEST_WEIGHT = 1e100, 1e-100
 
 
 @dataclass(frozen=True)
@@ -57,13 +60,14 @@ def from_histogram(texts: Sequence[str]) -> Difficulty:
             p, weight = float(head), float(tail) if colon else 1.0
         except ValueError:
             raise UserError(f"--p-histogram {text!r} is not p:weight, as in 0:0.575 0.5:0.2 1:0.225") from None
-        if not 0 <= p <= 1 or not 0 <= weight < math.inf:
-            raise UserError(f"--p-histogram {text!r}: p lies in [0, 1] and its weight is at least 0")
+        check_p(p, "--p-histogram")
+        if not 0 <= weight <= LARGEST_WEIGHT:
+            raise UserError(f"--p-histogram {text!r}: a weight lies between 0 and {LARGEST_WEIGHT:g}")
         points.append(p)
         weights.append(weight)
     total = math.fsum(weights)
-    if not total > 0:
-        raise UserError("--p-histogram: the weights sum to 0")
+    if not total >= SMALLEST_WEIGHT:
+        raise UserError("--p-histogram: the weights sum to 0; give one that is above it")
     return Difficulty(np.array(points), np.array(weights) / total, np.zeros((0, len(points))), None, None)
 
 

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow
 
+from gradstarve.analysis.text import printable
 from gradstarve.errors import UserError
 from gradstarve.learning.tasks import task_graders
 from gradstarve.runs.config import read_config
 from gradstarve.runs.folder import RunFolder, runs_root
 
 FIRST_FEW = 5
+COLUMNS = ("question_id", "completion", "gold", "truncated", "extracted", "verdict")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"grading {path.name} ({place} of {len(folders)})", file=sys.stderr)
         graded += regrade(RunFolder(path), arguments.rule)
     if arguments.json:
-        print(json.dumps(graded, indent=2, ensure_ascii=False))
+        print(json.dumps(graded, indent=2, allow_nan=False))
     else:
         for row in graded:
             print(as_text(row))
@@ -53,7 +56,7 @@ def regrade(folder: RunFolder, rule: str | None = None) -> list[dict[str, Any]]:
         raise UserError(f"--rule: {rule!r} is none of {', '.join(graders)}")
     rows = []
     for file in sorted(folder.path.glob("evaluations/*/*.parquet")):
-        frame = pd.read_parquet(file)
+        frame = _read(file)
         grades = graders[rule or usual](list(frame["completion"]), list(frame["gold"]), list(frame["truncated"]))
         after = [grade.verdict for grade in grades]
         moved = [i for i, before in enumerate(frame["verdict"]) if after[i] != before]
@@ -67,9 +70,9 @@ def regrade(folder: RunFolder, rule: str | None = None) -> list[dict[str, Any]]:
                 "right_after": after.count("right"),
                 "moved": [
                     {
-                        "question_id": frame["question_id"].iloc[i],
+                        "question_id": str(frame["question_id"].iloc[i]),
                         "gold": frame["gold"].iloc[i],
-                        "extracted_before": frame["extracted"].iloc[i],
+                        "extracted_before": None if pd.isna(frame["extracted"].iloc[i]) else frame["extracted"].iloc[i],
                         "extracted_after": grades[i].extracted,
                         "before": frame["verdict"].iloc[i],
                         "after": after[i],
@@ -81,6 +84,17 @@ def regrade(folder: RunFolder, rule: str | None = None) -> list[dict[str, Any]]:
     return rows
 
 
+def _read(file: Path) -> pd.DataFrame:
+    try:
+        frame = pd.read_parquet(file)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{file}: not a whole parquet file ({printable(str(error), 80)}); evaluate again") from None
+    missing = [name for name in COLUMNS if name not in frame]
+    if missing:
+        raise UserError(f"{file}: not the answers of an evaluation (no column {', '.join(missing)})")
+    return frame
+
+
 def as_text(row: dict[str, Any]) -> str:
     lines = [
         f"{row['run']} {row['evaluation']}/{row['file']}: {row['right_before']} right of {row['n']} before, "
@@ -88,9 +102,14 @@ def as_text(row: dict[str, Any]) -> str:
     ]
     for moved in row["moved"][:FIRST_FEW]:
         lines.append(
-            f"  {moved['question_id']}: {moved['before']} -> {moved['after']}; gold {moved['gold']!r}, extracted "
-            f"{moved['extracted_before']!r} -> {moved['extracted_after']!r}"
+            f"  {printable(moved['question_id'])}: {moved['before']} -> {moved['after']}; "
+            f"gold {_quoted(moved['gold'])}, extracted {_quoted(moved['extracted_before'])} -> "
+            f"{_quoted(moved['extracted_after'])}"
         )
     if len(row["moved"]) > FIRST_FEW:
         lines.append(f"  and {len(row['moved']) - FIRST_FEW} more (--json lists all)")
     return "\n".join(lines)
+
+
+def _quoted(text: str | None) -> str:
+    return printable(repr(text))

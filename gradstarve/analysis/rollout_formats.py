@@ -13,7 +13,9 @@ import io
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -29,9 +31,10 @@ from gradstarve.analysis.rollouts import (
     Rollouts,
     first_column,
     group_completions,
-    parse_number,
+    parse_length,
     parse_reward,
     parse_step,
+    parse_truncated,
     recode,
     with_progress,
 )
@@ -40,6 +43,8 @@ from gradstarve.analysis.training_metrics import is_training_metrics, read_train
 from gradstarve.errors import UserError, nearest
 
 Rows = Iterator[tuple[str, dict[str, Any]]]
+
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -133,9 +138,12 @@ def _read_file(path: Path, reading: Reading) -> Rollouts:
 
 
 def _open_text(path: Path) -> io.TextIOBase:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+    try:
+        if path.suffix == ".gz":
+            return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+        return path.open(encoding="utf-8-sig", newline="")
+    except OSError as error:
+        raise UserError(f"{path} can't be read: {error.strerror}") from None
 
 
 def _json_lines(path: Path, notes: list[tuple[str, str]]) -> Rows:
@@ -148,47 +156,64 @@ def _json_lines(path: Path, notes: list[tuple[str, str]]) -> Rows:
                 where = f"{path.name} line {number}"
                 try:
                     row = json.loads(line)
-                except (json.JSONDecodeError, RecursionError) as error:
+                except (ValueError, RecursionError) as error:
                     if not line.endswith("\n"):
                         notes.append(("unfinished-line", f"{where} was cut off while it was written; it is left out"))
                         continue
-                    raise UserError(f"{where}: not JSON ({printable(str(error), 60)})") from None
+                    told = (
+                        f"{error.msg} at column {error.colno}"
+                        if isinstance(error, json.JSONDecodeError)
+                        else str(error)
+                    )
+                    raise UserError(f"{where}: not JSON ({printable(told, 60)}); mend the line, or delete it") from None
                 if not isinstance(row, dict):
                     raise UserError(f"{where}: expected one JSON object a line, got {printable(line.strip(), 40)}")
                 yield where, row
         except UnicodeDecodeError:
-            raise UserError(f"{path.name} after line {number}: not UTF-8 text") from None
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise UserError(f"{path.name} after line {number}: {error}") from None
+            raise UserError(f"{path.name} line {number + 1}: not UTF-8 text; is it a .jsonl file?") from None
+        except DAMAGED as error:
+            raise _damaged(path, number + 1, error) from None
+
+
+def _damaged(path: Path, line: int, error: Exception) -> UserError:
+    return UserError(f"{path.name} line {line}: the compressed data is damaged ({error}); write or copy the file again")
 
 
 def _parquet_rows(path: Path) -> Rows:
     import pyarrow
     from pyarrow import parquet
 
-    try:
-        file = parquet.ParquetFile(path)
-    except pyarrow.ArrowInvalid as error:
-        raise UserError(f"{path}: not a parquet file ({printable(str(error), 60)})") from None
     number = 0
-    for batch in file.iter_batches(batch_size=4096):
-        for row in batch.to_pylist():
-            number += 1
-            yield f"{path.name} row {number}", row
+    try:
+        for batch in parquet.ParquetFile(path).iter_batches(batch_size=4096):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{path.name} row {number}", row
+    except (pyarrow.ArrowException, OSError) as error:
+        # A damaged file is an OSError or an ArrowException, as the place of the damage has it.
+        after = f" after row {number}" if number else ""
+        raise UserError(f"{path}: not a parquet file, or a damaged one{after} ({printable(str(error), 60)})") from None
 
 
 def _read_csv(path: Path, reading: Reading) -> Rollouts:
     csv.field_size_limit(sys.maxsize)
     with _open_text(path) as stream:
+        reader = csv.DictReader(stream)
         try:
-            reader = csv.DictReader(stream)
             columns = reader.fieldnames or []
             rows = [(f"{path.name} line {reader.line_num}", row) for row in reader]
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise UserError(f"{path.name}: not a csv ({error})") from None
+        except UnicodeDecodeError:
+            raise UserError(f"{path.name}: not UTF-8 text; is it a .csv file?") from None
+        except csv.Error as error:
+            raise UserError(f"{path.name} line {reader.line_num}: not a csv ({error})") from None
+        except DAMAGED as error:
+            raise _damaged(path, reader.line_num + 1, error) from None
+    twice = next((name for name, count in Counter(columns).items() if name and count > 1), None)
+    if twice is not None:
+        raise UserError(f"{path.name}: more than one column {printable(twice, 40)!r}; rename all but one")
     for where, row in rows:
         if None in row or None in row.values():
-            raise UserError(f"{where}: not as many fields as the header has ({len(columns)})")
+            raise UserError(f"{where}: not as many fields as the header has ({len(columns)}); mend or delete the line")
     if is_training_metrics(columns, reading.reward):
         return read_training_metrics(path, columns, rows, reading.reward, reading.group_size)
     return _from_completion_rows(iter(rows), "csv", reading)
@@ -221,7 +246,7 @@ def _from_reward_lists(rows: Rows, column: str, reading: Reading) -> Rollouts:
         truncated = row.get("truncated")
         if truncated is not None and (not isinstance(truncated, list) or len(truncated) != len(values)):
             raise UserError(f"{where}: `truncated` is not a list of {len(values)}, one for each reward")
-        flags = None if truncated is None else tuple(bool(flag) for flag in truncated)
+        flags = None if truncated is None else _flags(truncated, where)
         prompt = first_column(row, PROMPT_COLUMNS)
         key = _prompt_key(row[prompt]) if prompt else where
         raw.append(Group(where, key, parse_step(row, where), rewards, lengths, flags))
@@ -236,13 +261,19 @@ def _from_reward_lists(rows: Rows, column: str, reading: Reading) -> Rollouts:
     return Rollouts("lists of rewards", raw, unit, notes=notes)
 
 
+def _flags(values: list[Any], where: str) -> tuple[bool, ...] | None:
+    flags = [parse_truncated(value, where) for value in values]
+    known = [flag for flag in flags if flag is not None]
+    return tuple(known) if len(known) == len(flags) else None
+
+
 def _list_lengths(row: dict[str, Any], size: int, where: str) -> tuple[tuple[float, ...] | None, str | None]:
     for names, unit in ((TOKEN_COLUMNS, "tokens"), (TEXT_COLUMNS, "characters")):
         column = first_column(row, names)
         values = row.get(column) if column else None
         if isinstance(values, list) and len(values) == size:
             if unit == "tokens":
-                numbers = [parse_number(value, where, column or "") for value in values]
+                numbers = [parse_length(value, where, column or "") for value in values]
                 known = [number for number in numbers if number is not None]
                 return (tuple(known), unit) if len(known) == size else (None, None)
             if all(isinstance(value, str) for value in values):
@@ -274,8 +305,12 @@ def _reward_column(row: dict[str, Any], where: str, reading: Reading) -> str:
         if len(numbers) == 1:
             return numbers[0]
         if numbers:
-            raise UserError(f"{where}: several columns could be the reward; choose with --reward: {', '.join(numbers)}")
-    raise UserError(f"{where}: no reward among the columns {printable(', '.join(row), 100)}; name it with --reward")
+            raise UserError(f"{where}: several columns could be the reward; choose with --reward: {_named(numbers)}")
+    raise UserError(f"{where}: no reward among the columns {_named(row)}; name it with --reward")
+
+
+def _named(columns: Iterable[str]) -> str:
+    return printable(", ".join(columns), 100)
 
 
 def _from_completion_rows(rows: Rows, kind: str, reading: Reading, group: str | None = None) -> Rollouts:
@@ -295,8 +330,7 @@ def _from_completion_rows(rows: Rows, kind: str, reading: Reading, group: str | 
             raise UserError(f"{where}: empty {prompt!r}")
         written = row.get(text) if text else None
         written = None if written is None else _prompt_key(written)
-        length = parse_number(row.get(tokens), where, tokens) if tokens else None if written is None else len(written)
-        truncated = row.get("truncated")
+        length = parse_length(row.get(tokens), where, tokens) if tokens else None if written is None else len(written)
         completions.append(
             Completion(
                 where=where,
@@ -304,7 +338,7 @@ def _from_completion_rows(rows: Rows, kind: str, reading: Reading, group: str | 
                 step=parse_step(row, where),
                 reward=parse_reward(row[reward], where, reading.threshold),
                 length=length,
-                truncated=None if truncated in (None, "") else str(truncated).lower() in ("true", "1", "1.0"),
+                truncated=parse_truncated(row.get("truncated"), where),
                 text=None if written is None else hash(written),
                 group=row.get(group) if group else None,
             )

@@ -14,6 +14,10 @@ from gradstarve.errors import UserError
 
 Row = TypeVar("Row")
 
+REWARDS = "a reward is 1, 0, true, false, or null where it is not known"
+# Of a completion, in whatever it is counted; sums of more could overflow.
+LARGEST_LENGTH = 1e15
+
 # Column names that loggers use, the first that is there wins.
 PROMPT_COLUMNS = ("prompt_id", "prompt", "input", "question", "problem")
 REWARD_COLUMNS = ("reward", "score", "correct", "is_correct")
@@ -106,13 +110,13 @@ def parse_reward(value: Any, where: str, threshold: float | None) -> int | None:
         try:
             value = float(word)
         except ValueError:
-            raise UserError(f"{where}: reward {printable(word, 30)!r} is not a number") from None
+            raise UserError(f"{where}: reward {printable(word, 30)!r} is not a number; {REWARDS}") from None
     if value is None:
         return None
     try:
         number = float(value)
-    except (TypeError, ValueError):
-        raise UserError(f"{where}: reward {printable(str(value), 30)!r} is not a number") from None
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{where}: reward {printable(repr(value), 30)} is not a number; {REWARDS}") from None
     if math.isnan(number):
         return None
     if threshold is not None:
@@ -146,9 +150,13 @@ def parse_step(row: Mapping[str, Any], where: str, column: str = "step") -> int 
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
         return None
     try:
-        return int(float(value))
+        number = float(value)
+        step = int(number)
     except (TypeError, ValueError, OverflowError):
-        raise UserError(f"{where}: step {printable(str(value), 30)!r} is not a number") from None
+        raise UserError(f"{where}: {column} {printable(repr(value), 30)} is not a number") from None
+    if step != number:
+        raise UserError(f"{where}: {column} {number:g} is not whole; a step is counted 1, 2, 3")
+    return step
 
 
 def parse_number(value: Any, where: str, name: str) -> float | None:
@@ -157,9 +165,31 @@ def parse_number(value: Any, where: str, name: str) -> float | None:
         return None
     try:
         number = float(value)
-    except (TypeError, ValueError):
-        raise UserError(f"{where}: {name} {printable(str(value), 30)!r} is not a number") from None
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{where}: {name} {printable(repr(value), 30)} is not a number") from None
     return number if math.isfinite(number) else None
+
+
+def parse_length(value: Any, where: str, name: str) -> float | None:
+    """How long a completion is, or None for what is missing or NaN."""
+    number = parse_number(value, where, name)
+    if number is not None and not 0 <= number <= LARGEST_LENGTH:
+        raise UserError(f"{where}: {name} {number:g} is not the length of a completion")
+    return number
+
+
+def parse_truncated(value: Any, where: str) -> bool | None:
+    """Whether a completion was cut off, or None for what is missing or NaN."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    word = str(value).strip().lower()
+    if word in ("", "nan", "null", "none"):
+        return None
+    if word in ("true", "1", "1.0"):
+        return True
+    if word in ("false", "0", "0.0"):
+        return False
+    raise UserError(f"{where}: truncated is {printable(repr(value), 30)}, neither true nor false")
 
 
 def live_rows(rows: Sequence[Row], steps: Sequence[int], one_row_a_step: bool) -> tuple[list[Row], int]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from gradstarve.analysis.text import printable
 from gradstarve.errors import UserError
 
 _GZIP = b"\x1f\x8b"
@@ -23,6 +24,7 @@ class Unreadable:
 
     row: int
     why: str
+    parsed: bool = True  # False: not even a JSON object
 
     def __str__(self) -> str:
         return f"line {self.row}: {self.why}"
@@ -44,8 +46,8 @@ def read_rows(name: str) -> Iterator[tuple[int, dict[str, Any] | Unreadable]]:
     try:
         with path.open("rb") as file:
             yield from _read(file, name)
-    except PermissionError as error:
-        raise UserError(f"{name} may not be read: {error.strerror}") from error
+    except OSError as error:
+        raise UserError(f"{name} can't be read: {error.strerror or error}") from error
 
 
 def _read(file: BinaryIO, name: str) -> Iterator[tuple[int, dict[str, Any] | Unreadable]]:
@@ -94,16 +96,19 @@ def _lines(lines: Any, name: str) -> Iterator[tuple[int, dict[str, Any] | Unread
             try:
                 row = json.loads(line)
             except UnicodeDecodeError as error:
-                yield number, Unreadable(number, f"is not UTF-8 ({error.reason})")
-            except (json.JSONDecodeError, RecursionError, ValueError) as error:
-                yield number, Unreadable(number, f"is not JSON ({error})")
+                yield number, Unreadable(number, f"is not UTF-8 ({error.reason})", parsed=False)
+            except json.JSONDecodeError as error:
+                yield number, Unreadable(number, f"is not JSON ({error.msg} at column {error.colno})", parsed=False)
+            except (RecursionError, ValueError) as error:
+                yield number, Unreadable(number, f"is not JSON ({error})", parsed=False)
             else:
                 if isinstance(row, dict):
                     yield number, row
                 else:
-                    yield number, Unreadable(number, f"is a JSON {type(row).__name__}, not an object")
+                    yield number, Unreadable(number, f"is a JSON {type(row).__name__}, not an object", parsed=False)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        yield number + 1, Unreadable(number + 1, f"{name} ends here: the compressed data is damaged ({error})")
+        why = f"{name} ends here: the compressed data is damaged ({error})"
+        yield number + 1, Unreadable(number + 1, why, parsed=False)
 
 
 def _parquet(content: bytes, name: str) -> Iterator[tuple[int, dict[str, Any] | Unreadable]]:
@@ -113,5 +118,5 @@ def _parquet(content: bytes, name: str) -> Iterator[tuple[int, dict[str, Any] | 
     try:
         table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))
         yield from enumerate((row for batch in table.iter_batches() for row in batch.to_pylist()), 1)
-    except pyarrow.ArrowException as error:
-        raise UserError(f"{name} is not a readable parquet file: {str(error).splitlines()[0]}") from error
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{name} is not a readable parquet file: {printable(str(error))}") from error

@@ -8,14 +8,19 @@ import time
 
 import numpy as np
 
-from gradstarve.analysis.advantages import add_advantage_option, parse_advantages
+from gradstarve.analysis.advantages import add_advantage_option, check_group_size, parse_advantages
 from gradstarve.analysis.plan import add_difficulty_options, difficulty_of
 from gradstarve.analysis.simulator import Trajectory, make_world, paper_difficulty, simulate
-from gradstarve.analysis.text import percent, show_progress, table
+from gradstarve.analysis.text import percent, shortened, show_progress, table
 from gradstarve.errors import UserError
 
 ADVANTAGES = ("sign", "tasa", "drgrpo", "rloo")
 GROUP_SIZES = (2, 4, 8, 16, 32, 64)
+LARGEST = {"steps": 1_000_000, "prompts_per_step": 50_000, "seeds": 50_000}
+# Groups of all seeds in one step: some 4 KB each.
+LARGEST_STEP = 50_000
+# Adam moves each parameter by about this much in a step; a logit beyond 1e4 says no more than 1e4 does.
+LARGEST_LEARNING_RATE = 100.0
 LABEL = "SIMULATION, not a run: a softmax policy of a few thousand numbers, on-policy, unclipped, no KL"
 
 
@@ -62,10 +67,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     for name in ("steps", "prompts_per_step", "seeds"):
-        if getattr(arguments, name) < 1:
-            raise UserError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(arguments, name)}")
-    if not 0 < arguments.learning_rate < float("inf"):
-        raise UserError(f"--learning-rate must be above 0, got {arguments.learning_rate:g}")
+        given = getattr(arguments, name)
+        if not 1 <= given <= LARGEST[name]:
+            raise UserError(
+                f"--{name.replace('_', '-')} must be at least 1 and at most {LARGEST[name]:,}, got {shortened(given)}"
+            )
+    if arguments.seeds * arguments.prompts_per_step > LARGEST_STEP:
+        raise UserError(
+            f"--seeds times --prompts-per-step must be at most {LARGEST_STEP:,}: one step is held in memory"
+        )
+    if not 0 < arguments.learning_rate <= LARGEST_LEARNING_RATE:
+        raise UserError(
+            f"--learning-rate must be above 0 and at most {LARGEST_LEARNING_RATE:g}, got {arguments.learning_rate:g}"
+        )
+    if not 0 <= arguments.seed < 2**63:
+        raise UserError(f"--seed must be at least 0 and below 2^63, got {shortened(arguments.seed)}")
     if arguments.file is None and arguments.p_histogram is None:
         difficulty, taken = paper_difficulty(), "a Beta with the paper's mean 0.325 and dead share 0.80 at G = 2"
     else:
@@ -73,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     advantages = parse_advantages(arguments.advantage or ADVANTAGES)
     sizes = sorted(set(arguments.group_sizes))
     for size in sizes:
+        check_group_size(size, "--group-sizes")
         for advantage in advantages.values():
             advantage(0, size)
     world = make_world(difficulty, transfer=arguments.transfer, seed=arguments.seed)
@@ -82,8 +99,9 @@ def run(arguments: argparse.Namespace) -> int:
         steps = arguments.steps
         if arguments.budget is not None:
             steps = arguments.budget // (arguments.prompts_per_step * size)
-            if steps < 1:
-                raise UserError(f"--budget {arguments.budget} is less than one step at group size {size}")
+            if not 1 <= steps <= LARGEST["steps"]:
+                amount = "less than one step" if steps < 1 else f"more than {LARGEST['steps']:,} steps"
+                raise UserError(f"--budget {shortened(arguments.budget)} is {amount} at group size {size}")
         for label, advantage in advantages.items():
             show_progress(began, f"simulated arms: {len(results)} of {arms}")
             found = simulate(

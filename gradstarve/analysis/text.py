@@ -22,6 +22,13 @@ def printable(text: str, most: int = 120) -> str:
     return shown if len(shown) <= most else shown[: most - 3] + "..."
 
 
+def shortened(number: int) -> str:
+    """An integer for a message, cut where it is absurdly long."""
+    if abs(number) < 10**20:
+        return str(number)
+    return f"{'-' if number < 0 else ''}a number of more than 20 digits"
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns aligned: the first to the left, the others to the right."""
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]

@@ -13,10 +13,13 @@ from gradstarve.analysis.rollouts import (
     StepMetrics,
     first_column,
     live_rows,
+    parse_length,
     parse_number,
     parse_step,
 )
+from gradstarve.analysis.text import printable
 from gradstarve.errors import UserError
+from gradstarve.estimators.coefficients import LARGEST_GROUP
 
 STEP_COLUMNS = ("step", "global_step", "train/global_step", "_step", "training/global_step")
 REWARD_COLUMNS = (
@@ -60,6 +63,8 @@ def read_training_metrics(
     entropy = next((name for name in columns if "entropy" in name.lower()), None)
     length = next((name for name in columns if LENGTH.search(name)), None)
     size_column = first_column(columns, SIZE_COLUMNS)
+    if group_size is not None and group_size > LARGEST_GROUP:
+        raise UserError(f"{path.name}: mean rewards are read for group sizes up to {LARGEST_GROUP}, not {group_size}")
     notes: list[tuple[str, str]] = []
 
     stepped = []
@@ -76,13 +81,17 @@ def read_training_metrics(
     metrics, means = [], []
     for step, where, row in kept:
         mean = parse_number(row[reward_column], where, reward_column)
+        if mean is None and "inf" in row[reward_column].lower():
+            raise UserError(f"{where}: mean reward {printable(row[reward_column], 30)} is not in [0, 1]")
         if mean is not None and not 0 <= mean <= 1:
             raise UserError(f"{where}: mean reward {mean:g} is not in [0, 1]; only binary rewards can be diagnosed")
-        optional = [parse_number(row[name], where, name) if name else None for name in (evaluation, entropy, length)]
-        metrics.append(StepMetrics(step, mean, *optional))
+        evaluated = parse_number(row[evaluation], where, evaluation) if evaluation else None
+        spread = parse_number(row[entropy], where, entropy) if entropy else None
+        mean_length = parse_length(row[length], where, length) if length else None
+        metrics.append(StepMetrics(step, mean, evaluated, spread, mean_length))
         if mean is not None:
-            size = parse_number(row[size_column], where, size_column) if size_column else None
-            means.append((step, where, mean, int(size) if size else None, optional[2]))
+            size = _size(row[size_column], where, size_column) if size_column else None
+            means.append((step, where, mean, size, mean_length))
     missing = len(kept) - len(means)
     if missing:
         notes.append(("rows-without-reward", f"{missing} of {len(kept)} rows have no {reward_column!r}"))
@@ -113,6 +122,15 @@ def read_training_metrics(
         groups.append(Group(where, f"step {step}", step, rewards, lengths))
     unit = "tokens" if groups and all(group.lengths is not None for group in groups) else None
     return Rollouts("csv of training metrics", groups, unit, metrics, notes)
+
+
+def _size(value: str, where: str, column: str) -> int | None:
+    size = parse_number(value, where, column)
+    if size is None:
+        return None
+    if not (2 <= size <= LARGEST_GROUP and size == int(size)):
+        raise UserError(f"{where}: {column} {size:g}: a group size is whole, from 2 to {LARGEST_GROUP}")
+    return int(size)
 
 
 def _smallest_fit(means: Sequence[float]) -> int | None:

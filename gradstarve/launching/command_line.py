@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -37,13 +38,20 @@ def main(run: Callable[[], Any]) -> int:
 def mistakes_in_one_line() -> Iterator[None]:
     """Ends the program with one line and exit code 2 on a user's mistake. A bug keeps its traceback."""
     try:
-        yield
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
     except Exception as error:
         line = one_line(error)
         if isinstance(error, BrokenPipeError):
             # The reader of our output has gone (`| head`); nothing more can be told to it.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             sys.exit(1)
+        if line is None and isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            what = "the output" if error.filename is None else error.filename
+            line = f"{what} could not be written: {error.strerror}; make room and try again"
         if line is None:
             raise
         print(f"run.py: {line}", file=sys.stderr)

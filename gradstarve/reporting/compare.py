@@ -18,12 +18,14 @@ from rich.console import Console
 from rich.progress import track
 
 from gradstarve.errors import UserError, nearest
-from gradstarve.reporting.compare_text import describe
+from gradstarve.reporting.compare_text import ALL_EQUAL, LONGEST_NAME, all_equal, describe
 from gradstarve.reporting.statistics import Comparison, Summary, compare, holm, summarise
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _LONGEST_NUMBER = 100
 _LARGEST_EXPONENT = 100
+
+SHOWN_AS_NULL = {"ci95": "interval", "welch": "Welch test", "hodges_lehmann": "shift", "hedges_g": "Hedges g"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"every row is of the baseline {arguments.baseline!r}: there is nothing to compare it with.")
     for name, values in groups.items():
         if len(values) < 2:
-            raise UserError(f"group {name!r} has one value: it has no spread to test. Give it more, or leave it out.")
+            raise UserError(
+                f"group {_cut(name)} has one value: it has no spread to test. Give it more, or leave it out."
+            )
     summaries = {name: summarise(values) for name, values in groups.items()}
     console = Console(stderr=True)
     steps = track(others, "comparing", console=console, transient=True, disable=not console.is_terminal)
@@ -61,13 +65,27 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(_as_json(summaries, comparisons, holm_ps, arguments.baseline), indent=2, allow_nan=False))
         for name, comparison in comparisons.items():
-            for reason in sorted(
-                {comparison.reasons[field] for field in ("welch", "ci95") if field in comparison.reasons}
-            ):
-                print(f"{name!r} against {arguments.baseline!r}: no Welch test, {reason}", file=sys.stderr)
+            told = _undefined(comparison)
+            if all_equal(summaries[name], summaries[arguments.baseline]):
+                told.append(ALL_EQUAL)
+            if told:
+                print(f"{_cut(name)} against {_cut(arguments.baseline)}: {'; '.join(told)}", file=sys.stderr)
     else:
         print(describe(summaries, comparisons, holm_ps, arguments.baseline, arguments.value))
     return 0
+
+
+def _undefined(comparison: Comparison) -> list[str]:
+    """What JSON has as null, by its reason."""
+    fields: dict[str, list[str]] = {}
+    for field, shown in SHOWN_AS_NULL.items():
+        if field in comparison.reasons:
+            fields.setdefault(comparison.reasons[field], []).append(shown)
+    return [f"no {', no '.join(shown)}: {reason}" for reason, shown in fields.items()]
+
+
+def _cut(name: str) -> str:
+    return repr(name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "...")
 
 
 def read_groups(file: str, group_column: str, value_column: str) -> dict[str, list[Decimal]]:
@@ -150,7 +168,8 @@ def _as_json(
             "mean": summary.mean,
             "sd": summary.sd,
             "median": summary.median,
-            "ci95": summary.ci95,
+            # An interval without width would say that the mean is known.
+            "ci95": None if summary.sd == 0 else summary.ci95,
         }
         for name, summary in summaries.items()
     }

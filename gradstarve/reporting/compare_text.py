@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from gradstarve.reporting.statistics import Comparison, Permutation, Summary
 
+ALL_EQUAL = "every value of both groups is the same: no test can tell them apart, and each p is 1 for that alone"
+LONGEST_NAME = 60
+
 
 def describe(
     summaries: Mapping[str, Summary],
@@ -21,15 +24,22 @@ def describe(
             _shown(name) + (" (baseline)" if name == baseline else ""),
             str(summary.n),
             *map(_number, (summary.mean, summary.sd, summary.median, summary.minimum, summary.maximum, summary.iqm)),
-            _interval(summary.ci95),
+            "- (no spread)" if summary.sd == 0 else _interval(summary.ci95),
         ]
         for name, summary in summaries.items()
     ]
     blocks = [f"{_shown(value_name)} of each group", _columns([header, *rows])]
     for name, comparison in comparisons.items():
         title = f"{_shown(name)} - {_shown(baseline)} ({comparison.n_a} v {comparison.n_b})"
+        if all_equal(summaries[name], summaries[baseline]):
+            title += f"\n  {ALL_EQUAL}"
         blocks.append(title + "\n" + _columns(_comparison_rows(comparison, holm_ps[name], len(comparisons)), "  "))
     return "\n\n".join(blocks)
+
+
+def all_equal(a: Summary, b: Summary) -> bool:
+    """Whether every value of both groups is the same."""
+    return a.minimum == a.maximum == b.minimum == b.maximum and a.sd == b.sd == 0
 
 
 def _comparison_rows(comparison: Comparison, holm_p: float | None, family: int) -> list[list[str]]:
@@ -118,5 +128,6 @@ def _because(reasons: Mapping[str, str], field: str) -> str:
 
 
 def _shown(name: str) -> str:
-    # Names come from a file: no line breaks or terminal escapes.
-    return "".join(character if character.isprintable() else "�" for character in name)
+    # Names come from a file: no line breaks or terminal escapes, and no name that fills the screen.
+    cut = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."
+    return "".join(character if character.isprintable() else "�" for character in cut)

@@ -9,11 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+
+from gradstarve.errors import UserError
 from gradstarve.estimators import get_advantage
+from gradstarve.reporting.run_problems import problems_of
+from gradstarve.runs.files import finite
 from gradstarve.runs.find import find_run
 from gradstarve.runs.folder import RunFolder
 from gradstarve.runs.rows import read_row
 from gradstarve.runs.status import read_status
+
+LONGEST_LINE = 1000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.other is not None:
         other = describe(find_run(arguments.other, arguments.outputs))
         shown["differs"] = {"from": other["run"], **differences(shown, other)}
-    print(json.dumps(shown, indent=2, ensure_ascii=False) if arguments.json else as_text(shown))
+    print(json.dumps(finite(shown), indent=2, allow_nan=False, default=str) if arguments.json else as_text(shown))
     return 0
 
 
@@ -38,6 +45,12 @@ def describe(folder: RunFolder) -> dict[str, Any]:
     status = read_status(folder.path) or {}
     row = read_row(folder.name, str(folder.path))
     assert row is not None, "a folder with a config.yaml is a row"
+    problems = problems_of(folder, plain, row)
+    last_step = None
+    try:
+        last_step = folder.last_step()
+    except (pyarrow.ArrowException, OSError, ValueError):
+        problems.append("its table of steps is damaged")
     return {
         "run": folder.name,
         "folder": str(folder.path),
@@ -46,17 +59,24 @@ def describe(folder: RunFolder) -> dict[str, Any]:
         "error": status.get("error"),
         "host": status.get("host"),
         "job_id": status.get("job_id"),
-        "last_step": folder.last_step(),
-        "formula": _formula(plain["advantage"]),
+        "problems": problems,
+        "last_step": last_step,
+        "formula": _formula(plain.get("advantage"), folder.path),
         "config": plain,
         "provenance": folder.provenance(),
-        "result": folder.result(),
-        "evaluations": {name: summary["final"] for name, summary in folder.evaluations().items()},
+        "result": row.result,
+        "evaluations": {
+            name: summary["final"]
+            for name, summary in row.evaluations.items()
+            if isinstance(summary.get("final"), dict)
+        },
     }
 
 
-def _formula(advantage: Mapping[str, Any]) -> str:
+def _formula(advantage: Any, folder: Path) -> str:
     """From the plain config, so that a run of an older version can be shown."""
+    if not isinstance(advantage, Mapping) or "name" not in advantage:
+        raise UserError(f"{folder}: its config.yaml has no advantage; it was damaged or edited after the run")
     name = advantage.get("formula", advantage["name"])
     if name == "base":
         return "untrained"
@@ -96,10 +116,12 @@ def as_text(shown: Mapping[str, Any]) -> str:
         lines.append(f"  error: {shown['error']} (traceback in status.json)")
     elif shown["why"] and shown["why"] != shown["state"]:
         lines.append(f"  {shown['why']}")
+    lines += [f"  PROBLEM: {problem}" for problem in shown["problems"]]
     step, result = shown["last_step"], shown["result"]
     if result is None and step is not None:
-        lines.append(f"  step {step['step']} of {shown['config']['steps']}, reward {_percent(step['reward'])}")
-    if result is not None and result["shares"] is not None:
+        steps = shown["config"].get("steps", "?")
+        lines.append(f"  step {step.get('step')} of {steps}, reward {_percent(step.get('reward'))}")
+    if result is not None and result.get("shares") is not None:
         shares = result["shares"]
         lines.append(
             f"  training: reward {_percent(result['reward_first'])} to {_percent(result['reward_last'])} (first and "
@@ -112,7 +134,7 @@ def as_text(shown: Mapping[str, Any]) -> str:
             f"  {name}: {_percent(final['accuracy'])} ({final['right']} of {final['n']}), truncated "
             f"{_percent(final['truncated'])}, unverifiable {final['unverifiable']}"
         )
-    if result is not None:
+    if result is not None and "finished" in result:
         lines.append(f"  finished {time.strftime('%Y-%m-%d %H:%M', time.localtime(result['finished']))}")
     code = shown["provenance"].get("code", {})
     versions = shown["provenance"].get("versions", {})
@@ -127,7 +149,13 @@ def as_text(shown: Mapping[str, Any]) -> str:
     else:
         lines.append("config")
         lines += [f"  {key}: {value}" for key, value in flat(shown["config"]).items()]
-    return "\n".join(lines)
+    return "\n".join(_one_line(line) for line in lines)
+
+
+def _one_line(text: str) -> str:
+    """What a run folder holds comes from models, data and other machines: nothing that steers a terminal."""
+    shown = "".join(c if c.isprintable() else "?" for c in text[:LONGEST_LINE])
+    return shown if len(text) <= LONGEST_LINE else f"{shown}... (--json shows all)"
 
 
 def _percent(fraction: float | None) -> str:

@@ -57,7 +57,8 @@ def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
 
 def write_text(path: Path, text: str) -> None:
     with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        # Texts of models hold half characters, which UTF-8 has no place for; in JSON the escape is that character.
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: Path, value: Any) -> None:

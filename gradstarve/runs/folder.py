@@ -74,7 +74,13 @@ class RunFolder:
         file = self.path / "config.yaml"
         if not file.is_file():
             raise UserError(f"{self.path}: not a run folder (no config.yaml)")
-        return yaml.load(file.read_text(encoding="utf-8"), _SAFE_LOADER)
+        try:
+            plain = yaml.load(file.read_text(encoding="utf-8"), _SAFE_LOADER)
+        except (yaml.YAMLError, UnicodeDecodeError):
+            raise UserError(f"{file}: is not YAML; it was damaged or edited after the run") from None
+        if not isinstance(plain, dict):
+            raise UserError(f"{file}: is not a run's config; it was damaged or edited after the run")
+        return plain
 
     def write_provenance(self, provenance: Mapping[str, Any]) -> None:
         write_json(self.path / "provenance.json", provenance)

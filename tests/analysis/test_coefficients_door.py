@@ -68,3 +68,10 @@ def test_mistakes_are_one_line(arguments: list[str], message: str, capsys: pytes
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert message in captured.err and captured.err.count("\n") == 1 and captured.out == ""
+
+
+def test_the_smallest_p_has_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    for p in ("0", "1", "1e-50", "0.9999999999999999"):
+        assert main(["coefficients", "--p", p, "--group-size", "64", "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+        assert next(row["kappa"] for row in rows if row["advantage"] == "sign") == pytest.approx(2)

@@ -159,3 +159,43 @@ def test_published_labels_agree_through_the_door(shared_data: Path, capsys: pyte
     assert main(["grade", str(path), "--task", "gsm8k", "--json"]) == 0
     labels = json.loads(capsys.readouterr().out)["labels"]
     assert (labels["rows"], labels["agree"]) == (5276, 5276)
+
+
+GARBAGE = {
+    "noise.parquet": bytes(range(128, 256)) * 8,
+    "cut.parquet": b"PAR1" + bytes(200),
+    "noise.jsonl.gz": bytes(range(128, 256)) * 8,
+    "head.jsonl.gz": gzip.compress(as_jsonl(ROWS).encode())[:20],
+    "header.gz": b"\x1f\x8b" + bytes(30),
+    "latin.jsonl": "caf\xe9\n".encode("latin-1"),
+    "rows.csv": b"gold,completion\n18,18\n",
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_a_file_without_rows_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    (tmp_path / name).write_bytes(GARBAGE[name])
+    assert main(["grade", str(tmp_path / name), "--task", "gsm8k", "--json"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1 and name in printed.err
+
+
+def test_a_damaged_parquet_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "rows.parquet"
+    pandas.DataFrame({"gold": ["18"] * 500, "completion": ["18"] * 500}).to_parquet(path)
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:10] + b"\xff" * 60 + whole[70:]):
+        path.write_bytes(damaged)
+        for command in (["grade", str(path), "--task", "gsm8k"], ["diagnose", str(path), "--reward", "gold"]):
+            assert main(command) == 2
+            printed = capsys.readouterr()
+            assert printed.out == "" and printed.err.count("\n") == 1 and "rows.parquet" in printed.err
+
+
+def test_what_json_has_not_is_written_as_null_or_text(tmp_path: Path) -> None:
+    path, out = tmp_path / "rows.parquet", tmp_path / "graded.jsonl"
+    frame = pandas.DataFrame({"gold": ["18"], "completion": ["18"], "score": [float("inf")], "blob": [b"\xff"]})
+    frame.assign(when=pandas.Timestamp("2026-01-02")).to_parquet(path)
+    assert main(["grade", str(path), "--task", "gsm8k", "--out", str(out)]) == 0
+    row = json.loads(out.read_text(), parse_constant=pytest.fail)
+    assert row["score"] is None and row["when"].startswith("2026-01-02") and row["verdict"] == "right"

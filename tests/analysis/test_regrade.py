@@ -61,3 +61,23 @@ def test_an_unknown_rule_or_no_runs_is_one_line(
     assert "--rule: 'strict' is none of last_integer" in capsys.readouterr().err
     assert main(["regrade", "--outputs", str(tmp_path / "none")]) == 2
     assert "no runs in" in capsys.readouterr().err
+
+
+def test_answers_without_extraction_and_damaged_files(
+    compose_config: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = stored(compose_config, tmp_path, ["wrong", "right", "wrong"])
+    (file,) = folder.path.glob("evaluations/*/*.parquet")
+    frame = pd.read_parquet(file)
+    write_parquet(file, frame.assign(extracted=[None, "2", "8"], question_id=["\x1b[2J", "eval/1", "eval/2"]))
+    assert main(["regrade", str(folder.path), "--json"]) == 1
+    (row,) = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert row["moved"][0]["extracted_before"] is None
+    assert main(["regrade", str(folder.path)]) == 1
+    assert all(line.isprintable() for line in capsys.readouterr().out.splitlines())
+    write_parquet(file, frame.drop(columns="gold"))
+    assert main(["regrade", str(folder.path)]) == 2
+    assert "no column gold" in capsys.readouterr().err
+    file.write_bytes(b"PAR1")
+    assert main(["regrade", str(folder.path)]) == 2
+    assert "not a whole parquet file" in capsys.readouterr().err

@@ -212,3 +212,25 @@ def test_real_training_logs(shared_data: Path, tmp_path: Path, capsys: pytest.Ca
     for comparison in result["comparisons"]:
         assert comparison["permutation"]["exact"] is True
         assert 0 < comparison["permutation"]["smallest_p"] <= comparison["permutation"]["p_two_sided"] <= 1
+
+
+def test_equal_values_are_said_to_be_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path / "same.csv", {"sign": ["1", "1.0", "1e0"], "drgrpo": [1, 1, 1]})
+    assert main(asked(path)) == 0
+    text = capsys.readouterr().out
+    assert "every value of both groups is the same: no test can tell them apart" in text
+    assert text.count("- (no spread)") == 2 and "nan" not in text
+    assert main(asked(path, "--json")) == 0
+    output = capsys.readouterr()
+    result = json.loads(output.out, parse_constant=pytest.fail)
+    (comparison,) = result["comparisons"]
+    assert [group["ci95"] for group in result["groups"].values()] == [None, None]
+    assert comparison["hedges_g"] is None and comparison["permutation"]["p_two_sided"] == 1
+    assert output.err.count("\n") == 1 and "no Welch test, no Hedges g" in output.err
+
+
+def test_a_name_fills_no_screen_and_steers_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path / "names.csv", {"\x1b[2J\u202e" + "x" * 5000: [1, 2], "drgrpo": [1, 3]})
+    assert main(asked(path)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.isprintable() and len(line) < 200 for line in lines)
