@@ -80,8 +80,8 @@ class Recorder:
         self._summary = summarise_groups(groups, rows)
         self._summary["loss_denominator"] = self._denominator(completions)
 
-    def record_step(self, step: int, logs: Mapping[str, float], seconds: Mapping[str, float]) -> None:
-        """The row of a step whose groups were recorded before."""
+    def record_step(self, step: int, logs: Mapping[str, float], seconds: Mapping[str, float]) -> dict[str, Any]:
+        """The row of a step whose groups were recorded before, written down and returned."""
         row = {
             "step": step,
             **self._summary,
@@ -98,6 +98,7 @@ class Recorder:
             **{f"seconds_{key}": value for key, value in seconds.items()},
         }
         self.folder.append("steps", [row])
+        return row
 
     def _denominator(self, completions: Sequence[Completion]) -> int:
         """What the sum over a step's tokens is divided by (grpo: the completions, after each one's own length)."""

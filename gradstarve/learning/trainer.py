@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,9 @@ from gradstarve.learning.trl_arguments import trl_config
 from gradstarve.learning.vllm_rollouts import MUCH_DIFFERENT, from_cache, model_length, take_over
 from gradstarve.runs import checkpoints
 from gradstarve.runs.config import RunConfig
+from gradstarve.runs.rows import MUCH_TRUNCATED
+
+EARLY_STEPS = 10  # after which a much truncated training is warned about
 
 # The replay bank, inside a checkpoint.
 BANK_FILE = "replay.json"
@@ -69,6 +73,7 @@ class BinaryRewardTrainer(GRPOTrainer):
         self._seconds = {"rollout": 0.0, "loss": 0.0}
         self._step_started = time.perf_counter()
         self._say, self._warned = say, False
+        self._cut: list[float] = []
         if len(questions) < config.prompts_per_step:
             raise UserError(f"prompts_per_step: {config.prompts_per_step} prompts of only {len(questions)} in training")
         reference: Any = None
@@ -311,13 +316,24 @@ class BinaryRewardTrainer(GRPOTrainer):
         rest = max(0.0, now - self._step_started - spent["rollout"] - spent["loss"])
         self._step_started = now
         replayed, self._replayed = self._replayed, {}
-        self.recorder.record_step(self.state.global_step, {**logs, **replayed}, {**spent, "rest": rest})
+        row = self.recorder.record_step(self.state.global_step, {**logs, **replayed}, {**spent, "rest": rest})
+        self._warn_of_truncation(row["truncated"])
         apart = logs.get("sampling/sampling_logp_difference/mean") or 0.0
         if apart > MUCH_DIFFERENT and not self._warned:
             self._warned = True
             self._say(
                 f"warning: in step {self.state.global_step} the engine's log-probabilities are {apart:.2f} nats from "
                 "the trainer's in the mean: completions come from a noticeably different policy"
+            )
+
+    def _warn_of_truncation(self, share: float) -> None:
+        """Once, while it can still be stopped: a limit that cuts answers off looks like starvation."""
+        self._cut.append(share)
+        looked_at = min(EARLY_STEPS, self.run_config.steps)
+        if len(self._cut) == looked_at and fmean(self._cut) > MUCH_TRUNCATED:
+            self._say(
+                f"warning: {fmean(self._cut):.0%} of the completions of the first {looked_at} steps were cut off at "
+                f"completion_limit={self.run_config.completion_limit}: the limit may decide what is learned"
             )
 
 

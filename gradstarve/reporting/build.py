@@ -11,8 +11,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from gradstarve.reporting.cells import Setting
+from gradstarve.reporting.difficulty import Difficulty, difficulty_of, sampled_difficulty
 from gradstarve.reporting.figures.curves import pass_at_k_figure, tokens_figure
-from gradstarve.reporting.figures.difficulty import difficulty_figure, difficulty_of
+from gradstarve.reporting.figures.difficulty import difficulty_figure
 from gradstarve.reporting.figures.seed_dots import seed_dots
 from gradstarve.reporting.figures.style import save
 from gradstarve.reporting.figures.training_curves import reward_curves, share_curves
@@ -26,6 +27,7 @@ from gradstarve.reporting.tables.every_run import runs_table
 from gradstarve.reporting.tables.group_sizes import group_size_table
 from gradstarve.reporting.tables.matched import matched_tables
 from gradstarve.reporting.tables.pass_at_k import pass_at_k_table
+from gradstarve.reporting.tables.prompt_difficulty import GROUP_SIZES, difficulty_table
 from gradstarve.reporting.tables.robustness import leave_one_out_table, noise_note, noise_table
 from gradstarve.reporting.tables.side_by_side import side_by_side_tables
 from gradstarve.reporting.tables.table import Table
@@ -41,7 +43,7 @@ def build_tables(study: Study) -> list[Table]:
     found: list[Table | None] = []
     for setting in study.settings:
         if setting.samples > 1:
-            found.append(pass_at_k_table(setting, partial))
+            found += [pass_at_k_table(setting, partial), difficulty_table(setting, partial)]
             continue
         sizes = sorted(setting.group_sizes, key=lambda size: (size != 4, size != 8, size)) or [4]
         found += [accuracy_table(setting, size, paper, study.settings, [*partial, *floor]) for size in sizes]
@@ -116,6 +118,9 @@ def _figures(setting: Setting, study: Study) -> Iterator[tuple[str, str, Callabl
             "95 % over questions.",
             partial(pass_at_k_figure, setting),
         )
+        sampled = sampled_difficulty(setting)
+        if sampled is not None:
+            yield _difficulty(sampled, GROUP_SIZES)
         return
     if setting.on_training:
         return
@@ -139,12 +144,15 @@ def _figures(setting: Setting, study: Study) -> Iterator[tuple[str, str, Callabl
     yield "tokens", tokens, partial(tokens_figure, setting)
     difficulty = difficulty_of(setting, study.settings)
     if difficulty is not None:
-        spread = (
-            "Success rates of single prompts, and the dead groups that follow from them (D_real, unbiased, 95 % "
-            "interval) "
-            f"against those of equal prompts (D_iid). From {difficulty.source}."
-        )
-        yield "difficulty", spread, partial(difficulty_figure, difficulty, setting.group_sizes)
+        yield _difficulty(difficulty, setting.group_sizes)
+
+
+def _difficulty(difficulty: Difficulty, group_sizes: Sequence[int]) -> tuple[str, str, Callable[[], Figure | None]]:
+    caption = (
+        "Success rates of single prompts, and the dead groups that follow from them (D_real, unbiased, 95 % interval) "
+        f"against those of equal prompts (D_iid). From {difficulty.source}."
+    )
+    return "difficulty", caption, partial(difficulty_figure, difficulty, group_sizes)
 
 
 def write_provenance(study: Study, tables: Sequence[Table], files: Sequence[Path]) -> Path:

@@ -43,16 +43,17 @@ Answer = tuple[Verdict, str, tuple[str, ...]]
 Test = Callable[[Setting], Answer | None]
 
 
-def read_claims(settings: Sequence[Setting]) -> list[Reading]:
+def read_claims(settings: Sequence[Setting], most: int | None = None) -> list[Reading]:
     """Every claim in every setting that can speak to it, in the paper's order; "not tested" where none can.
 
-    Training questions speak to none: what they are asked for is how hard they are. Nor does training that was rewarded
-    with anything but the verdict.
+    With `most`, claims about one setting are read in so many, the first; that about several models in all. Training
+    questions speak to none: what they are asked for is how hard they are. Nor does training that was rewarded with
+    anything but the verdict.
     """
     settings = [setting for setting in settings if not setting.on_training and setting.reward == "verified"]
     readings = []
     for claim, test in _CLAIMS:
-        found = [(setting, answer) for setting in settings if (answer := test(setting)) is not None]
+        found = [(setting, answer) for setting in settings[:most] if (answer := test(setting)) is not None]
         readings += [Reading(claim, *answer[:2], setting.name, answer[2]) for setting, answer in found]
         if not found:
             readings.append(Reading(claim, "not tested", "No runs here speak to it."))
@@ -231,12 +232,16 @@ def _models_reading(settings: Sequence[Setting], apart: str) -> Reading:
     claim = (
         "The stronger the untrained model, the smaller the gain of sign at G = 4 (of the models that can learn at all)"
     )
-    gains = []
+    gains, unable = [], []
     for setting in settings:
         cell = setting.find("sign", 4)
         if _own(setting) and cell and cell.points and setting.base and setting.base.points:
-            base = fmean(setting.base.accuracies)
-            gains.append((base, fmean(cell.accuracies) - base, setting.model, setting.dataset, cell.runs))
+            base, summary = fmean(setting.base.accuracies), summary_of(cell)
+            # The paper sets Qwen3.5-2B aside: what does not learn has no gain to compare.
+            if (summary.ci95[0] if summary.ci95 is not None else summary.mean) <= base:
+                unable.append(setting.model)
+                continue
+            gains.append((base, summary.mean - base, setting.model, setting.dataset, cell.runs))
     models = {(model, dataset) for _, _, model, dataset, _ in gains}
     data = {dataset for _, dataset in models}
     if len(models) < 2 or len(data) > 1 or len(models) != len(gains):
@@ -248,6 +253,7 @@ def _models_reading(settings: Sequence[Setting], apart: str) -> Reading:
     falling = all(first[1] > second[1] for first, second in pairwise(gains))
     # With m models, one order of m! falls throughout.
     verdict: Verdict = "can't be told at this n" if len(gains) < 4 else "agrees" if falling else "disagrees"
+    told += f"; left out, no gain seen: {', '.join(unable)}" if unable else ""
     return Reading(claim, verdict, f"{told}.", apart, tuple(run for *_, runs in gains for run in runs))
 
 

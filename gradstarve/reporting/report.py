@@ -24,7 +24,7 @@ from gradstarve.runs.folder import RunFolder
 
 MOST_SETTINGS = 8  # in full; of the others the report names the files
 MOST_TEXT = 600  # characters of a completion
-OPEN_KINDS = {"table1", "table2", "transfer", "pass-at-k", "matched", "settings"}
+OPEN_KINDS = {"table1", "table2", "transfer", "pass-at-k", "difficulty", "matched", "settings"}
 _CLASSES = {"agrees": "agrees", "disagrees": "disagrees", "not tested": "untested"}
 
 

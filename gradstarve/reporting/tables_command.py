@@ -21,7 +21,7 @@ from gradstarve.reporting.tables.table import Table
 from gradstarve.reporting.tables.writers import terminal
 
 MOST_SHOWN = 6  # tables on the screen
-MOST_READ = 4  # settings whose claims are read on the screen
+MOST_READ = 12  # settings whose claims are read on the screen
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -75,12 +75,13 @@ def _print_tables(tables: Sequence[Table], width: int) -> None:
         said.update(table.notes)
     if len(tables) > MOST_SHOWN:
         print(f"{len(tables) - MOST_SHOWN} more such tables are in the files.\n")
-    print(textwrap.fill(tables[0].legend, width) + "\n")
+    if tables:
+        print(textwrap.fill(tables[0].legend, width) + "\n")
 
 
 def _print_readings(settings: Sequence[Setting], width: int) -> None:
-    """The largest settings only; the report reads them all."""
-    readings = read_claims(settings[:MOST_READ])
+    """Of very many settings the largest only, but for what is said of several models; the report reads them all."""
+    readings = read_claims(settings, MOST_READ)
     more = f"the {MOST_READ} largest of {len(settings)} settings" if len(settings) > MOST_READ else "these runs"
     print(f"The paper's claims, read against {more} (each in its own setting; `gradstarve report` has the evidence):")
     for reading in readings:

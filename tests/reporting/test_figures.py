@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from gradstarve.reporting.figures.difficulty import dead_of, difficulty_of
+from gradstarve.reporting.difficulty import dead_of, difficulty_of
 from gradstarve.reporting.figures.seed_dots import seed_dots
 from gradstarve.reporting.figures.training_curves import share_curves
 from gradstarve.reporting.paper import the_paper

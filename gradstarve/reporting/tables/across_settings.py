@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from gradstarve.reporting.arms import BASELINE
+from gradstarve.reporting.arms import BASELINE, UNTRAINED
 from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.comparisons import compare_cells, summary_of
 from gradstarve.reporting.paper import Paper
 from gradstarve.reporting.setting_names import apart_by_model, differing_keys, slug
-from gradstarve.reporting.tables.notes import absence_notes, describe
+from gradstarve.reporting.tables.notes import absence_notes, caution_notes, cell_notes, describe
 from gradstarve.reporting.tables.table import Column, Row, Table, shown_p, signed
 
 GROUP_SIZE = 4
+ARMS = (UNTRAINED, "sign", BASELINE)
+TRUNCATED_COLUMNS = [Column(f"{arm}_truncated", f"trunc. {arm}", "percent") for arm in ARMS]
 MODEL_COLUMNS = [
     Column("model", "model", "text", "terminal"),
     Column("base", "base", "percent", "terminal"),
@@ -28,6 +30,7 @@ MODEL_COLUMNS = [
     Column("drgrpo", "drgrpo", "percent", "terminal"),
     Column("sign_to_drgrpo", "sign vs drgrpo", "points", "terminal"),
     Column("permutation_p", "perm. p", "p", "terminal"),
+    *TRUNCATED_COLUMNS,
     Column("paper_base", "paper base", "percent", "terminal"),
     Column("paper_sign", "paper sign", "percent", "terminal"),
 ]
@@ -43,6 +46,7 @@ TRANSFER_COLUMNS = [
     Column("sign_to_drgrpo", "sign vs drgrpo", "points", "terminal"),
     Column("permutation_p", "perm. p", "p", "terminal"),
     Column("smallest_p", "smallest perm. p", "p"),
+    *TRUNCATED_COLUMNS,
     Column("paper_sign", "paper sign", "percent", "terminal"),
     Column("paper_drgrpo", "paper drgrpo", "percent", "terminal"),
 ]
@@ -61,12 +65,12 @@ def model_tables(settings: Sequence[Setting], paper: Paper, more_notes: Sequence
         if len({setting.model for setting in members}) < 2:
             continue
         like = all(not paper.unlike(setting, any_model=True) for setting in members)
-        rows, cells = [], []
+        rows, cautions = [], []
         for setting in members:
+            cautions += [f"{setting.name}: {note}" for note in caution_notes(_wanted(setting, [GROUP_SIZE]))]
             values, used = _sign_and_drgrpo(setting, GROUP_SIZE)
             if not used:
                 continue
-            cells += used
             theirs = paper.model(str(setting.config["model"].get("id"))) if like else {}
             values |= {"model": setting.name, "paper_base": theirs.get("base"), "paper_sign": theirs.get("sign")}
             rows.append(Row(setting.name, values, {"model": _model_shown(setting, members)}, _sources(setting, used)))
@@ -78,7 +82,8 @@ def model_tables(settings: Sequence[Setting], paper: Paper, more_notes: Sequence
             notes.append(
                 f"The rows differ in more than the model: {', '.join(differs)}. A gain is not the model's alone."
             )
-        notes += [*absence_notes(cells), paper.explain(members[0], any_model=True)]
+        notes += absence_notes(cell for setting in members for cell in _wanted(setting, [GROUP_SIZE]))
+        notes += [*cautions, paper.explain(members[0], any_model=True)]
         name = f"table3-{dataset}" + (f"-on-{asked}" if asked != dataset else "")
         name += f"-{slug(apart)}" if apart else ""
         name += f"-{len(tables)}" if name in {table.name for table in tables} else ""
@@ -93,12 +98,11 @@ def transfer_table(setting: Setting, paper: Paper, more_notes: Sequence[str] = (
     if not setting.transfer or setting.on_training:
         return None
     like = not paper.unlike(setting)
-    rows, notes, cells = [], list(more_notes), []
+    rows, notes = [], list(more_notes)
     for group_size in setting.group_sizes:
         values, used = _sign_and_drgrpo(setting, group_size)
         if not used:
             continue
-        cells += used
         values["group_size"] = group_size
         if like:
             values["paper_sign"] = paper.mean(setting.asked, "sign", group_size)
@@ -114,7 +118,7 @@ def transfer_table(setting: Setting, paper: Paper, more_notes: Sequence[str] = (
             )
     if not rows:
         return None
-    notes += [*absence_notes(cells), paper.explain(setting)]
+    notes += [*cell_notes(_wanted(setting, setting.group_sizes)), paper.explain(setting)]
     title = f"Transfer to {setting.asked} · {setting.name}"
     return Table("transfer", f"transfer-{setting.name}", title, describe(setting, None), TRANSFER_COLUMNS, rows, notes)
 
@@ -123,6 +127,7 @@ def _sign_and_drgrpo(setting: Setting, group_size: int) -> tuple[dict[str, Any],
     values: dict[str, Any] = {}
     base = fmean(setting.base.accuracies) if setting.base and setting.base.points else None
     values["base"] = base
+    values["base_truncated"] = setting.base.truncated if setting.base else None
     used = []
     for arm in ("sign", BASELINE):
         cell = setting.find(arm, group_size)
@@ -131,6 +136,7 @@ def _sign_and_drgrpo(setting: Setting, group_size: int) -> tuple[dict[str, Any],
         used.append(cell)
         summary = summary_of(cell)
         values |= {arm: summary.mean, f"{arm}_n": summary.n, f"{arm}_sd": summary.sd, f"{arm}_ci95": summary.ci95}
+        values[f"{arm}_truncated"] = cell.truncated
         if base is not None:
             values[f"{arm}_to_base"] = summary.mean - base
     if len(used) == 2:
@@ -144,12 +150,18 @@ def _sign_and_drgrpo(setting: Setting, group_size: int) -> tuple[dict[str, Any],
     return values, used
 
 
+def _wanted(setting: Setting, sizes: Sequence[int]) -> list[Cell]:
+    """The cells that these tables are about, those without any result among them."""
+    everyone = [*([setting.base] if setting.base else []), *setting.cells]
+    return [cell for cell in everyone if cell.label in ARMS and cell.group_size in (None, *sizes)]
+
+
 def _sources(setting: Setting, used: Sequence[Cell]) -> dict[str, tuple[str, ...]]:
     runs = {cell.label: cell.runs for cell in used}
     base = setting.base.runs if setting.base else ()
-    sources = {"": tuple(run for cell in used for run in cell.runs), "base": base}
+    sources = {"": tuple(run for cell in used for run in cell.runs), "base": base, "base_truncated": base}
     for arm, of_arm in runs.items():
-        sources |= dict.fromkeys((arm, f"{arm}_n", f"{arm}_sd", f"{arm}_ci95"), of_arm)
+        sources |= dict.fromkeys((arm, f"{arm}_n", f"{arm}_sd", f"{arm}_ci95", f"{arm}_truncated"), of_arm)
         sources[f"{arm}_to_base"] = (*of_arm, *base)
     return sources
 

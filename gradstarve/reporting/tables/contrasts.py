@@ -9,7 +9,7 @@ from gradstarve.reporting.arms import BASELINE
 from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.comparisons import compare_cells, holm_family
 from gradstarve.reporting.statistics import Comparison
-from gradstarve.reporting.tables.notes import absence_notes, describe, seeds_told
+from gradstarve.reporting.tables.notes import cell_notes, describe, seeds_told
 from gradstarve.reporting.tables.table import Column, Row, Table, shown_p
 
 COLUMNS = [
@@ -84,7 +84,7 @@ def _table(
         if doubled > 1.2 * comparison.permutation.p_two_sided:
             notes.append(f"{a} − {b}: the doubled tail of the permutation test is {shown_p(doubled)}.")
         notes += [f"{a} − {b}: no {field.replace('_', ' ')}: {why}." for field, why in comparison.reasons.items()][:1]
-    notes += absence_notes(cells[label] for label in dict.fromkeys(label for pair in pairs for label in pair))
+    notes += cell_notes([cells[label] for label in dict.fromkeys(label for pair in pairs for label in pair)])
     caption = f"{describe(setting, group_size)} {seeds_told(list(cells.values()))}"
     return Table(kind, f"{kind}-{setting.name}", f"{title} · {setting.name}", caption, COLUMNS, rows, notes, LEGEND)
 

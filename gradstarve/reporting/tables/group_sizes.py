@@ -10,7 +10,7 @@ from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.comparisons import summary_of
 from gradstarve.reporting.paper import Paper
 from gradstarve.reporting.statistics import summarise
-from gradstarve.reporting.tables.notes import absence_notes, describe, seeds_told
+from gradstarve.reporting.tables.notes import cell_notes, describe, seeds_told
 from gradstarve.reporting.tables.table import Column, Row, Table
 from gradstarve.reporting.trajectories import accuracy_at_tokens
 
@@ -26,6 +26,7 @@ COLUMNS = [
     Column("equal_tokens_ci95", "95 % CI", "interval", "terminal"),
     Column("equal_tokens_n", "n", "count", "csv"),
     Column("dead", "dead", "percent", "terminal"),
+    Column("truncated_evaluation", "trunc. eval", "percent"),
     Column("paper_mean", "paper", "percent", "terminal"),
 ]
 LEGEND = (
@@ -76,6 +77,7 @@ def group_size_table(setting: Setting, paper: Paper, more_notes: Sequence[str] =
                         "dead": fmean(s)
                         if (s := [d for p in cell.points if (d := p.share("dead")) is not None])
                         else None,
+                        "truncated_evaluation": cell.truncated,
                         "paper_mean": paper.mean_of(setting, cell) if like else None,
                         "by_run": {point.run: point.accuracy for point in cell.points},
                     },
@@ -88,7 +90,7 @@ def group_size_table(setting: Setting, paper: Paper, more_notes: Sequence[str] =
                     f"{arm}, G = {group_size}: {len(cell.points) - len(at_budget)} runs generated fewer tokens "
                     "than the budget."
                 )
-    notes += absence_notes(cells)
+    notes += cell_notes([cell for cell in setting.cells if cell.label in chosen])
     notes.append(paper.explain(setting))
     caption = f"{describe(setting, None)} {seeds_told(cells)}"
     name = f"group-size-{setting.name}"

@@ -11,7 +11,7 @@ from gradstarve.reporting.arms import BASELINE, arm_order
 from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.setting_names import alike_but_for, brief
 from gradstarve.reporting.statistics import Summary, compare, summarise
-from gradstarve.reporting.tables.notes import absence_notes, seeds_named
+from gradstarve.reporting.tables.notes import absence_notes, caution_notes, seeds_named
 from gradstarve.reporting.tables.side_by_side import alike, stem
 from gradstarve.reporting.tables.table import Column, Row, Table
 
@@ -95,6 +95,7 @@ def _table(name: str, settings: Sequence[Setting], group_size: int, more_notes: 
         f"alone ({rates_told}). Choosing: seeds {seeds_named(choosing)}; compared: seeds {seeds_named(comparing)}."
     )
     notes += absence_notes(cell for cells in by_arm.values() for cell in cells.values())
+    notes += caution_notes([by_arm[arm][rate] for arm, (rate, _) in chosen.items()])
     title = f"Each arm at its own learning rate, G = {group_size} · {name.removeprefix(f'matched-g{group_size}-')}"
     return Table("matched", name, title, caption, COLUMNS, rows, [*more_notes, *notes], LEGEND)
 

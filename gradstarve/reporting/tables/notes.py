@@ -159,15 +159,8 @@ def describe(setting: Setting, group_size: int | None) -> str:
     config = setting.config
     loss, lora = config.get("loss", {}), config["model"].get("lora")
     rollout = config.get("rollout", {})
-    decoding = setting.decoding
-    everyone = [*setting.points, *(setting.base.points if setting.base else [])]
-    asked = sorted({point.final.get("questions", point.final["n"]) for point in everyone})
-    how = (
-        "greedy"
-        if decoding.get("greedy", True)
-        else f"{setting.samples} samples at temperature {decoding.get('temperature'):g}"
-    )
-    which = "training questions (not held out)" if setting.on_training else "questions"
+    if not setting.points:
+        return f"{_model_told(config)}, untrained. {_asked_told(setting, config)}."
     training = [
         f"{config['steps']} steps",
         f"{config['prompts_per_step']} prompts a step",
@@ -183,9 +176,23 @@ def describe(setting: Setting, group_size: int | None) -> str:
     ]
     return (
         f"{_model_told(config)} on {setting.dataset}: {', '.join(part for part in training if part)}. "
-        f"Evaluated on {'/'.join(f'{n:,}' for n in asked)} {which} of {setting.asked}, {how}"
-        f"{_limit_told(decoding, config)}."
+        f"{_asked_told(setting, config)}."
     )
+
+
+def _asked_told(setting: Setting, config: Mapping[str, Any]) -> str:
+    decoding = setting.decoding
+    everyone = [*setting.points, *(setting.base.points if setting.base else [])]
+    asked = sorted({point.final.get("questions", point.final["n"]) for point in everyone})
+    how = (
+        "greedy"
+        if decoding.get("greedy", True)
+        else f"{setting.samples} samples at temperature {decoding.get('temperature'):g}"
+    )
+    which = "training questions (not held out)" if setting.on_training else "questions"
+    limit = decoding.get("completion_limit") or config["completion_limit"]
+    told = f", completion limit {limit}" if not setting.points or limit != config["completion_limit"] else ""
+    return f"Evaluated on {'/'.join(f'{n:,}' for n in asked)} {which} of {setting.asked}, {how}{told}"
 
 
 def _control_told(loss: Mapping[str, Any]) -> list[str]:
@@ -213,11 +220,6 @@ def seeds_named(seeds: Sequence[int]) -> str:
 def _model_told(config: Mapping[str, Any]) -> str:
     model = config["model"]
     return str(model.get("id") or model["name"])
-
-
-def _limit_told(decoding: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    limit = decoding.get("completion_limit")
-    return f", completion limit {limit}" if limit not in {None, config["completion_limit"]} else ""
 
 
 def _code(point: Point) -> str:

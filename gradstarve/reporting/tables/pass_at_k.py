@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gradstarve.estimators.pass_at_k import pass_at_k
 from gradstarve.reporting.cells import Cell, Point, Setting
-from gradstarve.reporting.tables.notes import absence_notes, caution_notes, describe
+from gradstarve.reporting.tables.notes import cell_notes, describe
 from gradstarve.reporting.tables.table import Column, Row, Table
 
 KS = (1, 2, 4, 8, 16, 32, 64, 100, 128)
@@ -75,6 +75,7 @@ def pass_at_k_table(setting: Setting, more_notes: Sequence[str] = ()) -> Table |
         Column("group_size", "G", "count", "terminal"),
         Column("n", "n", "count", "terminal"),
         Column("questions", "questions", "count"),
+        Column("truncated_evaluation", "trunc. eval", "percent"),
     ]
     for k in ks:
         columns += [
@@ -88,6 +89,7 @@ def pass_at_k_table(setting: Setting, more_notes: Sequence[str] = ()) -> Table |
             "group_size": cell.group_size,
             "n": result.n_seeds,
             "questions": result.questions,
+            "truncated_evaluation": cell.truncated,
         }
         for k, (mean, low, high) in result.by_k.items():
             values |= {f"pass{k}": mean, f"pass{k}_ci95": (low, high)}
@@ -99,7 +101,14 @@ def pass_at_k_table(setting: Setting, more_notes: Sequence[str] = ()) -> Table |
     )
     name = f"pass-at-k-{setting.name}"
     title = f"pass@k{' on training questions' if setting.on_training else ''} · {setting.name}"
-    notes = [*more_notes, *caution_notes(cells), *absence_notes(cells)]
+    gone = [
+        point.run for cell in cells for point in cell.points if right_and_samples(point, setting.evaluation) is None
+    ]
+    notes = [
+        *more_notes,
+        *(f"{run}: its samples were not kept, so it is not counted." for run in gone),
+        *cell_notes(cells),
+    ]
     return Table("pass-at-k", name, title, describe(setting, None), columns, rows, notes, legend)
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from gradstarve.reporting.arms import BASELINE
 from gradstarve.reporting.cells import Setting
-from gradstarve.reporting.tables.notes import describe, seeds_told
+from gradstarve.reporting.tables.notes import cell_notes, describe, seeds_told
 from gradstarve.reporting.tables.table import Column, Row, Table
 from gradstarve.runs.rows import RunRow
 
@@ -79,7 +79,8 @@ def leave_one_out_table(setting: Setting, group_size: int, more_notes: Sequence[
     kind = f"leave-one-out-g{group_size}"
     caption = f"{describe(setting, group_size)} {seeds_told(cells)}"
     title = f"Leave one seed out, G = {group_size} · {setting.name}"
-    return Table(kind, f"{kind}-{setting.name}", title, caption, LEAVE_COLUMNS, rows, more_notes, legend)
+    notes = [*more_notes, *cell_notes(cells)]
+    return Table(kind, f"{kind}-{setting.name}", title, caption, LEAVE_COLUMNS, rows, notes, legend)
 
 
 def _largest_welch_p(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> float | None:

@@ -10,7 +10,7 @@ from gradstarve.estimators.degeneracy import degeneracy
 from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.paper import Paper
 from gradstarve.reporting.statistics import summarise
-from gradstarve.reporting.tables.notes import absence_notes, describe, seeds_told
+from gradstarve.reporting.tables.notes import cell_notes, describe, seeds_told
 from gradstarve.reporting.tables.table import Column, Row, Table
 from gradstarve.reporting.trajectories import mean_reward
 from gradstarve.runs.folder import RunFolder
@@ -137,7 +137,7 @@ def _table(
     kind: str, title: str, setting: Setting, cells: Sequence[Cell], columns: Sequence[Column], rows: Sequence[Row],
     more_notes: Sequence[str], legend: str,
 ) -> Table:  # fmt: skip
-    notes = [*more_notes, *absence_notes(cells)]
+    notes = [*more_notes, *cell_notes(cells)]
     caption = f"{describe(setting, None)} {seeds_told(cells)}"
     return Table(kind, f"{kind}-{setting.name}", f"{title} · {setting.name}", caption, columns, rows, notes, legend)
 
