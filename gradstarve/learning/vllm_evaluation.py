@@ -7,7 +7,6 @@ not the same texts.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from gradstarve.errors import UserError
 from gradstarve.learning import processes
 from gradstarve.learning.decoding import TOP_P, Asked, Decoding, Generate
 from gradstarve.learning.export import merged
+from gradstarve.learning.rollout_engine import require_installed
 
 # Of the GPU memory that is free, for weights and key-value cache: this process has held a model there before.
 MEMORY_SHARE = 0.9
@@ -35,11 +35,7 @@ def require_vllm() -> None:
             "evaluation.engine: vllm starts in a run of one process only; train with evaluation.engine=hf, then ask "
             "for vllm in one process: it evaluates the kept weights"
         )
-    if importlib.util.find_spec("vllm") is None:
-        raise UserError(
-            "evaluation.engine: vllm is not installed beside this Python; install gradstarve[vllm], or choose "
-            "evaluation.engine=hf"
-        )
+    require_installed("evaluation.engine", "evaluation.engine=hf")
 
 
 @contextmanager

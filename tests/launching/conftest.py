@@ -6,7 +6,7 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,12 @@ class Answer:
 
 
 Door = Callable[..., Answer]
+
+
+def changed(overrides: Sequence[str], **values: object) -> tuple[str, ...]:
+    """The overrides with other values for these keys: a key may be given once."""
+    kept = (text for text in overrides if text.split("=")[0] not in values)
+    return (*kept, *(f"{key}={value}" for key, value in values.items()))
 
 
 @pytest.fixture

@@ -16,12 +16,14 @@ import pytest
 from gradstarve.runs.status import read_status
 from gradstarve.runs.sweeps import read_sweeps
 
+from .conftest import changed
+
 Start = Callable[..., subprocess.Popen[str]]
 FOUR = ("-m", "advantage=sign,drgrpo", "seed=42..43")
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=600)
     assert out == ""
     return process.returncode, err
 
@@ -31,7 +33,7 @@ def folders(tmp_path: Path) -> dict[str, Path]:
     return {path.name.rsplit("-", 1)[0]: path for path in (tmp_path / "outputs" / "runs").iterdir()}
 
 
-def until(what: Callable[[], Any], seconds: float = 120) -> Any:
+def until(what: Callable[[], Any], seconds: float = 600) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := what()):
         assert time.monotonic() < deadline, "waited in vain"
@@ -45,10 +47,6 @@ def training(tmp_path: Path, least: int) -> list[int]:
     return [(read_status(folder) or {})["pid"] for folder in stepped] if len(stepped) >= least else []
 
 
-def longer(quick: tuple[str, ...], steps: int) -> tuple[str, ...]:
-    return (*(text for text in quick if not text.startswith("steps=")), f"steps={steps}")
-
-
 def none_left(pids: list[int]) -> None:
     until(lambda: not any(psutil.pid_exists(pid) for pid in pids), seconds=60)
 
@@ -56,10 +54,9 @@ def none_left(pids: list[int]) -> None:
 def test_runs_are_run_once_and_a_failed_one_stops_no_other(
     start: Start, quick: tuple[str, ...], tmp_path: Path
 ) -> None:
-    name = subprocess.run(
-        start_line(start, "advantage=sign", "seed=43", *quick), capture_output=True, text=True, cwd=tmp_path
-    )
-    run = next(line.split()[0] for line in name.stdout.splitlines() if line.startswith("sign-"))
+    quick = changed(quick, steps=2)
+    plan, _ = start("dry_run=true", "advantage=sign", "seed=43", *quick).communicate(timeout=120)
+    run = next(line.split()[0] for line in plan.splitlines() if line.startswith("sign-"))
     obstacle = tmp_path / "outputs" / "runs" / run / "steps.jsonl"
     obstacle.mkdir(parents=True)
 
@@ -88,14 +85,7 @@ def test_runs_are_run_once_and_a_failed_one_stops_no_other(
     assert all(0 <= reward <= 1 for reward in rewards)
 
 
-def start_line(start: Start, *overrides: str) -> list[str]:
-    process = start("dry_run=true", *overrides)
-    process.wait(timeout=60)
-    assert isinstance(process.args, list)
-    return [str(part) for part in process.args]
-
-
-def test_one_run_shows_its_traceback(start: Start, quick: tuple[str, ...], tmp_path: Path) -> None:
+def test_one_run_is_no_sweep(start: Start, quick: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "outputs" / "runs").mkdir()
     code, err = ended(start("advantage=base", *quick))
     assert code == 0 and "1 run: 1 done, 0 failed" in err
@@ -107,7 +97,7 @@ def test_one_run_shows_its_traceback(start: Start, quick: tuple[str, ...], tmp_p
 def test_a_stop_signal_stops_all_and_the_same_command_goes_on(
     start: Start, quick: tuple[str, ...], tmp_path: Path, number: signal.Signals
 ) -> None:
-    process = start(*FOUR, *longer(quick, 1000), "hydra.launcher.jobs=2")
+    process = start(*FOUR, *changed(quick, steps=1000), "hydra.launcher.jobs=2")
     pids = until(lambda: training(tmp_path, 2))
     process.send_signal(number)
     code, err = ended(process)
@@ -120,7 +110,7 @@ def test_a_stop_signal_stops_all_and_the_same_command_goes_on(
 
 
 def test_no_run_outlives_a_launcher_that_is_killed(start: Start, quick: tuple[str, ...], tmp_path: Path) -> None:
-    process = start(*FOUR, *longer(quick, 1000), "hydra.launcher.jobs=2")
+    process = start(*FOUR, *changed(quick, steps=1000), "hydra.launcher.jobs=2")
     pids = until(lambda: training(tmp_path, 2))
     process.kill()
     process.communicate()
@@ -131,16 +121,21 @@ def test_no_run_outlives_a_launcher_that_is_killed(start: Start, quick: tuple[st
 def test_two_commands_share_the_work_and_take_over_from_the_dead(
     start: Start, quick: tuple[str, ...], tmp_path: Path
 ) -> None:
-    # Long enough that neither has done both runs before the other has loaded torch.
-    two = ("-m", "seed=42..43", *longer(quick, 250))
+    two = ("-m", "seed=42..43", *changed(quick, steps=40))
     one, other = start(*two, "hydra.launcher.jobs=1"), start(*two, "hydra.launcher.jobs=1")
-    pids = until(lambda: training(tmp_path, 2))
-    runs = {pid: psutil.Process(pid) for pid in pids}
-    next(run for run in runs.values() if one.pid in {parent.pid for parent in run.parents()}).kill()
+    # The faster command's run is held, so that it has not done both before the other command has loaded torch.
+    held = psutil.Process(until(lambda: training(tmp_path, 1))[0])
+    held.suspend()
+    runs = [psutil.Process(pid) for pid in until(lambda: training(tmp_path, 2))]
+    killed = next(run for run in runs if one.pid in {parent.pid for parent in run.parents()})
+    killed.kill()
+    if held != killed:
+        held.resume()
     first_code, first = ended(one)
     other_code, second = ended(other)
     # The one whose run was killed says so; the other does that run in its place.
     assert first_code == 1 and "was ended by SIGKILL" in first
     assert other_code == 0 and "2 runs: 2 done" in second
-    assert second.count("started ") == 2
+    # A run that both have started at once, one of them for nothing, is told twice.
+    assert len({line for line in second.splitlines() if line.startswith("started ")}) == 2
     assert all((path / "result.json").is_file() for path in folders(tmp_path).values())

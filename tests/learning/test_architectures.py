@@ -19,19 +19,6 @@ from safetensors.torch import load_file
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer, Qwen3_5TextConfig
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from small_models import (
-    ARCHITECTURES,
-    CONF,
-    LLAMA_TOKENS,
-    QWEN_TOKENS,
-    chat_template,
-    save_small_model,
-    small_tokenizer,
-    write_questions,
-)
-
 from gradstarve.errors import UserError
 from gradstarve.learning.adapters import check_adapter, reach
 from gradstarve.learning.decoding import prompt_tokens
@@ -48,6 +35,17 @@ from gradstarve.runs import checkpoints
 from gradstarve.runs.config import RunConfig
 from gradstarve.runs.folder import RunFolder
 from gradstarve.runs.model_config import LoraConfig
+
+from .small_models import (
+    ARCHITECTURES,
+    CONF,
+    LLAMA_TOKENS,
+    QWEN_TOKENS,
+    chat_template,
+    save_small_model,
+    small_tokenizer,
+    write_questions,
+)
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 GATED_DELTA = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")

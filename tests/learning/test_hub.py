@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from small_models import save_small_model
-
 from gradstarve.errors import UserError
 from gradstarve.learning.policy import load_policy
+
+from .small_models import save_small_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

