@@ -34,12 +34,15 @@ def test_every_seed_is_a_dot(outputs: Any) -> None:
     assert means == pytest.approx([32, 84.75])
 
 
-def test_shares_stack_to_all_groups(outputs: Any) -> None:
-    outputs.cell("sign", [80, 84], tables=True)
+def test_shares_stack_to_all_groups_and_have_one_key(outputs: Any) -> None:
+    for arm in ("sign", "drgrpo"):
+        outputs.cell(arm, [80, 84], tables=True)
     (setting,) = read_study(outputs.path).settings
     figure = share_curves(setting, 4)
     assert figure is not None
-    (axes,) = figure.axes
+    axes, _ = figure.axes
+    (key,) = figure.legends
+    assert [text.get_text() for text in key.get_texts()] == ["all-fail", "mixed", "all-pass", "truncated"]
     top = max(path.vertices[:, 1].max() for collection in axes.collections for path in collection.get_paths())
     assert top == pytest.approx(100)
 

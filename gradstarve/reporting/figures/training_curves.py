@@ -57,7 +57,7 @@ def share_curves(setting: Setting, group_size: int) -> Figure | None:
             steps,
             *(100 * share for share in shares.values()),
             colors=[SHARE_COLOURS[name] for name in shares],
-            labels=[name.replace("_", "-") for name in shares],
+            labels=[name.replace("_", "-") if place == 0 else "_" for name in shares],  # one key for all panels
             linewidth=0,
         )
         truncated = _frame(cell, "truncated")
@@ -68,7 +68,7 @@ def share_curves(setting: Setting, group_size: int) -> Figure | None:
                 color="#000000",
                 linewidth=1,
                 linestyle=(0, (3, 1.5)),
-                label="truncated",
+                label="truncated" if place == 0 else "_",
             )
         axes.set_title(cell.label, fontsize=8)
         axes.set_xlim(float(steps[0]), float(steps[-1]))

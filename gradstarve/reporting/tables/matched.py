@@ -61,15 +61,10 @@ def _table(name: str, settings: Sequence[Setting], group_size: int, more_notes: 
     for setting in settings:
         for cell in setting.at(group_size):
             by_arm[cell.label][_rate(setting)] = cell
-    seeds = sorted(
-        {
-            item.seed
-            for cells in by_arm.values()
-            for cell in cells.values()
-            for item in [*cell.points, *cell.absent]
-            if item.seed is not None
-        }
-    )
+    cells = [cell for of_arm in by_arm.values() for cell in of_arm.values()]
+    found = [point.seed for cell in cells for point in cell.points]
+    wanted = [absent.seed for cell in cells for absent in cell.absent]
+    seeds = sorted({seed for seed in (*found, *wanted) if seed is not None})
     if len(seeds) < LEAST_SEEDS:
         return None
     choosing, comparing = seeds[: len(seeds) // 2], seeds[len(seeds) // 2 :]
@@ -94,7 +89,7 @@ def _table(name: str, settings: Sequence[Setting], group_size: int, more_notes: 
         f"{one.model} on {one.dataset}, asked {one.asked}, G = {group_size}: settings that differ in the learning rate "
         f"alone ({rates_told}). Choosing: seeds {seeds_named(choosing)}; compared: seeds {seeds_named(comparing)}."
     )
-    notes += absence_notes(cell for cells in by_arm.values() for cell in cells.values())
+    notes += absence_notes(cells)
     notes += caution_notes([by_arm[arm][rate] for arm, (rate, _) in chosen.items()])
     title = f"Each arm at its own learning rate, G = {group_size} · {name.removeprefix(f'matched-g{group_size}-')}"
     return Table("matched", name, title, caption, COLUMNS, rows, [*more_notes, *notes], LEGEND)
