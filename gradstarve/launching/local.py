@@ -73,7 +73,8 @@ def launch(jobs: Sequence[Job], how: How, asked: StopSignals | None = None) -> i
         + (f", {len(jobs) - done - len(failed)} left; the same command goes on" if stopped else "")
     )
     for job, why in failed:
-        say(f"  failed: {job.name}: {why}  ({job.folder.log})")
+        # Of the only run, why stands right above.
+        say(f"  failed: {job.name}: {why}  ({job.folder.log})" if len(jobs) > 1 else f"  its log: {job.folder.log}")
     if stopped:
         return INTERRUPTED
     return 1 if failed else 0

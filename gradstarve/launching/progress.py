@@ -76,6 +76,7 @@ class _Plain:
     def __init__(self, standings: _Standings) -> None:
         self._standings = standings
         self._shown = time.monotonic()
+        self._said = [summary(standings.read())]
 
     def line(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -85,7 +86,8 @@ class _Plain:
             return
         self._shown = time.monotonic()
         standings = self._standings.read()
-        self.line(summary(standings))
-        for standing in standings:
-            if standing.state == "running":
-                self.line(f"  {standing.wanted.run}: {progress_of(standing)}")
+        running = [standing for standing in standings if standing.state == "running"]
+        said = [summary(standings), *(f"  {standing.wanted.run}: {progress_of(standing)}" for standing in running)]
+        if said != self._said:
+            self._said = said
+            self.line("\n".join(said))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any, cast
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from gradstarve.launching import local
-from gradstarve.launching.command_line import mistakes_in_one_line
+from gradstarve.launching.command_line import MISTAKE, mistakes_in_one_line
 from gradstarve.launching.dry_run import print_plan
 from gradstarve.launching.jobs import jobs_of, make_room
 from gradstarve.launching.launchers import positive
@@ -32,8 +33,12 @@ def _run_one(plain: dict[str, Any]) -> int:
     launcher = HydraConfig.get().launcher
     threads, processes = (positive(launcher.get(key), f"hydra.launcher.{key}") for key in ("threads", "processes"))
     make_room(jobs)
+    began = time.time()
     code = local.launch(jobs, local.How(1, threads, processes))
     status = read_status(jobs[0].folder.path) or {}
-    if code == 1 and status.get("traceback") and not str(status.get("error")).startswith("UserError"):
-        print(status["traceback"], file=sys.stderr)
+    if code != 1 or not status.get("traceback") or status.get("ended", 0) < began:
+        return code
+    if str(status.get("error")).startswith("UserError: "):
+        return MISTAKE
+    print(status["traceback"], file=sys.stderr)
     return code

@@ -53,9 +53,13 @@ def _matcher(model: nn.Module, targets: str | list[str]) -> Callable[[str], bool
         return lambda name: True
     names = [name for name, _ in model.named_modules()]
     if isinstance(targets, str):
-        if not any(re.fullmatch(targets, name) for name in names):
+        try:
+            pattern = re.compile(targets)
+        except re.error as error:
+            raise UserError(f"model.lora.targets: {targets!r} is no regular expression: {error}") from None
+        if not any(pattern.fullmatch(name) for name in names):
             raise UserError(f"model.lora.targets: no module's name matches {targets!r}")
-        return lambda name: re.fullmatch(targets, name) is not None
+        return lambda name: pattern.fullmatch(name) is not None
     ends = {name.rsplit(".", 1)[-1] for name in names}
     for target in targets:
         if not any(_ends_in(name, target) for name in names):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx
 import pandas as pd
 
 from gradstarve.errors import UserError, nearest
@@ -92,14 +93,21 @@ def question_graders(config: QuestionsConfig) -> dict[str, GradeMany]:
     }
 
 
-def _read_gold(answer: str, grader: str) -> str:
-    """The gold inside a row's answer. Raises ValueError where no completion could be compared with it."""
+def _read_gold(answer: str, grader: str, boxed: bool) -> str:
+    """The gold inside a row's answer. Raises ValueError where no completion could be compared with it.
+
+    `boxed`: what stands in no box is a solution of mathematics, and no gold.
+    """
     if grader == "integer":
         return str(int(answer))
     if grader == "gsm8k":
         return parse_gold_gsm8k(answer)
     found = boxes(answer)
+    if boxed and not found:
+        raise ValueError("dataset.train_answer: no \\boxed{...} around the answer")
     gold = answer[found[-1][1] : found[-1][2]] if found else answer
+    if found and not gold.strip():
+        raise ValueError("the last \\boxed{...} is empty")
     check_gold(gold, grader)
     return gold
 
@@ -108,6 +116,7 @@ def _rows(config: QuestionsConfig, side: Literal["train", "eval"]) -> list[Row]:
     path = config.train_path if side == "train" else config.eval_path
     answer_column = (config.train_answer if side == "train" else None) or config.answer
     where, records = _read_file(path, side) if path is not None else _read_hub(config, config.hub_source(side))
+    boxed = answer_column != config.answer
     rows: list[Row] = []
     for number, record in enumerate(records, start=1):
         if not isinstance(record, Mapping):
@@ -117,7 +126,7 @@ def _rows(config: QuestionsConfig, side: Literal["train", "eval"]) -> list[Row]:
                 raise UserError(f"{where}, row {number}: no text in column {column!r}. {nearest(column, record)}")
         question, answer = str(record[config.question]), str(record[answer_column])
         try:
-            gold = _read_gold(answer, config.grader)
+            gold = _read_gold(answer, config.grader, boxed)
         except ValueError as error:
             raise UserError(f"{where}, row {number}: {error}") from None
         rows.append((f"{side}/{number - 1}", build_prompt(config.prompt, question), question, gold))
@@ -156,14 +165,18 @@ def _read_lines(file: Path) -> list[Any]:
 
 
 def _read_hub(config: QuestionsConfig, source: HubSource) -> tuple[str, Iterable[Any]]:
-    from datasets import load_dataset  # slow to import, and not needed for local files
+    # Slow to import, and not needed for local files.
+    from datasets import load_dataset
+    from datasets.exceptions import DatasetGenerationError, DatasetsError
 
     where = f"{source.hub_id} ({source.split}, revision {source.revision})"
     try:
         return where, load_dataset(source.hub_id, source.hub_config, split=source.split, revision=source.revision)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError, DatasetsError, httpx.HTTPError) as error:
+        # datasets says "an error occurred" of what broke off while it was read; what did lies under that.
+        first = error.__cause__ if isinstance(error, DatasetGenerationError) and error.__cause__ else error
         raise UserError(
             f"dataset {config.name}: {source.hub_id} could not be loaded from the hub "
-            f"({type(error).__name__}: {' '.join(str(error).split())[:120]}); with a local copy set "
+            f"({type(first).__name__}: {' '.join(str(first).split())[:120]}); with a local copy set "
             "dataset.train_path and dataset.eval_path"
         ) from None

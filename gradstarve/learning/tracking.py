@@ -48,18 +48,22 @@ def require_wandb(what: str) -> None:
 @contextmanager
 def tracked(config: RunConfig, folder: RunFolder, say: Say) -> Iterator[Track]:
     """Gives the function that begins to mirror the run. At the block's end the mirror has its time to finish, and is
-    then ended."""
+    then ended. Where the tracker is missing, here and not where the run was asked for, that is said, once."""
     started: list[subprocess.Popen[bytes]] = []
+    wanted = isinstance(config.tracker, WandbConfig)
 
     def begin() -> None:
-        if isinstance(config.tracker, WandbConfig) and not started:
+        if wanted and not started:
             try:
                 started.append(_start(config, folder))
             except OSError as error:
                 say(f"tracker: cannot be started ({error}); the run goes on without it")
 
-    if isinstance(config.tracker, WandbConfig):
+    try:
         require_tracker(config)
+    except UserError as error:
+        say(f"the run goes on without its tracker: {error}")
+        wanted = False
     done = False
     try:
         yield begin

@@ -9,6 +9,9 @@ from pydantic import Discriminator, Field
 
 from gradstarve.runs.config_types import Fraction, NonNegative, Positive, strict
 
+# What transformers calls them. It takes names of kernels on the hub too, whose code it would fetch and run.
+Attention = Literal["eager", "sdpa", "flex_attention", "flash_attention_2", "flash_attention_3", "flash_attention_4"]
+
 
 @strict
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class HubModelConfig:
     dtype: Literal["float32", "bfloat16"]
     lora: LoraConfig | None
     gradient_checkpointing: bool
-    attention: str | None = None
+    attention: Attention | None = None
 
 
 @strict

@@ -448,6 +448,5 @@ def test_each_end_token_ends_a_completion_and_no_other_setting_of_the_model_coun
 
 @pytest.mark.skipif(importlib.util.find_spec("flash_attn") is not None, reason="flash_attn is installed here")
 def test_an_attention_that_is_not_installed_is_one_line(configure: Configure, tmp_path: Path) -> None:
-    for attention in ("flash_attention_2", "no_such_attention"):
-        with pytest.raises(UserError, match=rf"^model\.attention: {attention} cannot be used here"):
-            load_policy(configure("qwen3", tmp_path, f"model.attention={attention}"))
+    with pytest.raises(UserError, match=r"^model\.attention: flash_attention_2 cannot be used here"):
+        load_policy(configure("qwen3", tmp_path, "model.attention=flash_attention_2"))
