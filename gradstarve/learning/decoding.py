@@ -98,7 +98,8 @@ def ask(tokenizer: Any, questions: Sequence[Question], config: RunConfig) -> lis
 
 
 def batches(asked: Sequence[Asked], size: int) -> list[list[Asked]]:
-    """Prompts of like length share a batch, so that little is padded; a question's samples stay together."""
+    """Prompts of like length share a batch, so that little is padded; a question's samples stand beside each
+    other."""
     order = sorted(range(len(asked)), key=lambda i: (len(asked[i].tokens), i))
     return [[asked[i] for i in order[start : start + size]] for start in range(0, len(order), size)]
 
