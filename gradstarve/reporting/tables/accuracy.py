@@ -110,7 +110,7 @@ def accuracy_table(
         if base is not None and cell is not setting.base and cell.points:
             values["to_base"] = values["mean"] - base
         if comparison is not None:
-            values |= _comparison_values(comparison)
+            values |= comparison_values(comparison)
             values["holm_p"] = adjusted.get(cell.key)
         if like:
             values["paper_mean"] = paper.mean_of(setting, cell)
@@ -173,7 +173,8 @@ def cell_values(cell: Cell) -> dict[str, Any]:
     return values
 
 
-def _comparison_values(comparison: Comparison) -> dict[str, Any]:
+def comparison_values(comparison: Comparison) -> dict[str, Any]:
+    """What a comparison with drgrpo says, by column key."""
     return {
         "to_drgrpo": comparison.difference,
         "to_drgrpo_ci95": comparison.ci95,

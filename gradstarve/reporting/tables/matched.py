@@ -11,6 +11,7 @@ from gradstarve.reporting.arms import BASELINE, arm_order
 from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.setting_names import alike_but_for, brief
 from gradstarve.reporting.statistics import Summary, compare, summarise
+from gradstarve.reporting.tables.accuracy import comparison_values
 from gradstarve.reporting.tables.notes import absence_notes, caution_notes, seeds_named
 from gradstarve.reporting.tables.side_by_side import alike, stem
 from gradstarve.reporting.tables.table import Column, Row, Table
@@ -130,12 +131,7 @@ def _row(
         baseline = _at(by_arm[BASELINE][chosen[BASELINE][0]], comparing)
         if baseline:
             comparison = compare(list(compared.values()), list(baseline.values()))
-            against = {
-                "to_drgrpo": comparison.difference,
-                "to_drgrpo_ci95": comparison.ci95,
-                "permutation_p": comparison.permutation.p_two_sided,
-                "smallest_p": comparison.permutation.smallest_p,
-            }
+            against = comparison_values(comparison)
             values |= against
             sources |= dict.fromkeys(against, (*compared, *baseline))
     return Row(arm, values, {}, sources)

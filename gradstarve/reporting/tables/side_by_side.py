@@ -12,7 +12,7 @@ from gradstarve.reporting.arms import BASELINE, arm_order, distinct_labels
 from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.comparisons import compare_cells
 from gradstarve.reporting.setting_names import brief, differing_keys, flat_config, slug
-from gradstarve.reporting.tables.accuracy import cell_values
+from gradstarve.reporting.tables.accuracy import cell_values, comparison_values
 from gradstarve.reporting.tables.notes import absence_notes
 from gradstarve.reporting.tables.table import Column, Row, Table
 
@@ -97,12 +97,7 @@ def _row(setting: Setting, cell: Cell, label: str, keys: Sequence[str]) -> Row:
     baseline = setting.find(BASELINE, cell.group_size)
     if baseline is not None and baseline.points and baseline is not cell:
         comparison = compare_cells(cell, baseline)
-        compared = {
-            "to_drgrpo": comparison.difference,
-            "to_drgrpo_ci95": comparison.ci95,
-            "permutation_p": comparison.permutation.p_two_sided,
-            "smallest_p": comparison.permutation.smallest_p,
-        }
+        compared = comparison_values(comparison)
         values |= compared
         sources |= dict.fromkeys(compared, (*cell.runs, *baseline.runs))
     return Row(f"{label}-g{cell.group_size}-{setting.name}", values, {}, sources)
