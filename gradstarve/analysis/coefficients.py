@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from gradstarve.analysis.advantages import add_advantage_option, check_group_size, check_p, parse_advantages
-from gradstarve.analysis.output_file import check_output, whole_file
+from gradstarve.analysis.output_file import check_output
 from gradstarve.analysis.text import table
 from gradstarve.errors import UserError
 from gradstarve.estimators.advantages import Advantage
 from gradstarve.estimators.coefficients import coefficients
+from gradstarve.runs.files import whole_file
 
 FIGURE_KINDS = (".pdf", ".png", ".svg")
 

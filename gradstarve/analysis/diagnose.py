@@ -9,10 +9,11 @@ from pathlib import Path
 from gradstarve.analysis.diagnosis import Diagnosis, measure
 from gradstarve.analysis.diagnosis_html import as_html
 from gradstarve.analysis.findings import find
-from gradstarve.analysis.output_file import check_output, whole_file
+from gradstarve.analysis.output_file import check_output
 from gradstarve.analysis.rollout_formats import Reading, read_rollouts
 from gradstarve.analysis.text import percent, percent_interval, printable, shortened, table
 from gradstarve.errors import UserError
+from gradstarve.runs.files import whole_file
 
 LARGEST_SIZE = 1_000_000
 

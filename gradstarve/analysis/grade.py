@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from gradstarve.analysis.output_file import check_output, whole_file
+from gradstarve.analysis.output_file import check_output
 from gradstarve.analysis.rows import Unreadable, read_rows
 from gradstarve.analysis.text import printable
 from gradstarve.errors import UserError
@@ -27,6 +27,7 @@ from gradstarve.grading import (
     grade_bare_number,
     grade_number,
 )
+from gradstarve.runs.files import whole_file
 
 RULES: tuple[Literal["strict", "flexible"], ...] = ("strict", "flexible")
 TASKS = ("gsm8k", "math500")

@@ -1,10 +1,8 @@
-"""A file that a command was told to write: whole, or as it was before."""
+"""Where a command was told to write a file: refused before any work is done, where it cannot be."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from gradstarve.errors import UserError
@@ -23,14 +21,3 @@ def check_output(path: Path, option: str) -> None:
         raise UserError(f"{option} {path}: is a device or a pipe; name a file")
     if not os.access(path.parent, os.W_OK):
         raise UserError(f"{option} {path}: {path.parent} may not be written to; name a file in another folder")
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends well, and is removed otherwise."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
