@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gradstarve.cli import main
+from gradstarve.cli import COMMANDS, main
 from gradstarve.runs.files import write_json
 
 HUGE = "1" + "0" * 400
@@ -108,3 +108,15 @@ def test_a_message_steers_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["advantages", "--advantage", "\x1b[2J\ud800\n" + "x" * 5000]) == 2
     error = capsys.readouterr().err
     assert error.rstrip("\n").isprintable() and len(error) < 1200
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_loads_only_what_it_needs_to_begin(command: str) -> None:
+    """Torch takes tens of seconds from a cluster's file system; pandas one or more."""
+    unwanted = ["torch", "transformers", "trl", "peft", "datasets", "wandb", "hydra"]
+    if command in {"grade", "coefficients", "diagnose", "advantages"}:
+        unwanted.append("pandas")
+    module = COMMANDS[command][0]
+    code = f"import {module}, sys; print([name for name in {unwanted} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

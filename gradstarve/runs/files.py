@@ -11,11 +11,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from gradstarve.errors import UserError
+
+if TYPE_CHECKING:  # the commands that write no table start without pandas
+    import pandas as pd
 
 
 @contextmanager
