@@ -10,7 +10,6 @@ import yaml
 
 from gradstarve.launching.estimate_text import estimate_lines
 from gradstarve.launching.jobs import Job
-from gradstarve.launching.lora_targets import check_lora_targets
 from gradstarve.learning.rollout_engine import require_engine, require_installed
 from gradstarve.runs.claim import holder_of
 from gradstarve.runs.config import plain_config
@@ -21,12 +20,10 @@ _SCREEN = 20
 def print_plan(jobs: Sequence[Job], asked: int, here: bool = True) -> None:
     """Prints to standard output. `asked` counts the configs before equal ones were taken together.
 
-    Raises UserError where LoRA's targets name no layer, and, at the end, where a run could not sample or be evaluated
-    `here`, on this machine, if that is where it is to run.
+    Raises UserError at the end where a run could not sample or be evaluated `here`, on this machine, if that is where
+    it is to run.
     """
     configs = [(job, config) for job in jobs for config in job.configs]
-    for model in {repr(config.model): config.model for _, config in configs if config.advantage.trains}.values():
-        check_lora_targets(model)
     plains = [{**plain_config(config), "dry_run": False} for _, config in configs]
     common = functools.reduce(_shared, plains)
     several = len(plains) > 1

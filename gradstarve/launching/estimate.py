@@ -68,36 +68,3 @@ def setting_of(config: RunConfig, trained: bool) -> str:
         *(config.completions_per_pass, config.loss.kl > 0, trained),
     )
     return repr(read)
-
-
-def remedy(config: RunConfig, shape: Shape, prompts: Prompts, gpu: Gpu) -> tuple[str, RunConfig, Memory] | None:
-    """The smallest change that makes a run fit a GPU and leaves what it trains as it is: in words, as the changed
-    config, and what that needs. None where there is no such change."""
-    halves = [config.evaluation.batch_size >> n for n in range(config.evaluation.batch_size.bit_length())]
-    per_pass = config.completions_per_pass or config.completions_per_step
-    step = config.completions_per_step
-    fixed = config.loss.aggregation == "bnpo" or not config.advantage.trains
-    passes = [per_pass, *(n for n in range(per_pass - 1, 0, -1) if step % n == 0 and not fixed)]
-    checkpointing = sorted({config.model.gradient_checkpointing, config.advantage.trains})
-    changes = [
-        (config.model.gradient_checkpointing != recompute, passes.index(n), halves.index(batch), recompute, n, batch)
-        for recompute in checkpointing
-        for n in passes
-        for batch in halves
-    ]
-    for _, _, _, recompute, n, batch in sorted(changes, key=lambda change: (sum(map(bool, change[:3])), change[:3])):
-        changed = dataclasses.replace(
-            config,
-            completions_per_pass=None if n == step else n,
-            model=dataclasses.replace(config.model, gradient_checkpointing=recompute),
-            evaluation=dataclasses.replace(config.evaluation, batch_size=batch),
-        )
-        memory = memory_of(changed, shape, prompts)
-        if memory.fits(gpu.memory):
-            said = [
-                *(["model.gradient_checkpointing=true"] if recompute != config.model.gradient_checkpointing else []),
-                *([f"completions_per_pass={n}"] if n != per_pass else []),
-                *([f"evaluation.batch_size={batch}"] if batch != config.evaluation.batch_size else []),
-            ]
-            return " ".join(said), changed, memory
-    return None

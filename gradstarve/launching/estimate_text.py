@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradstarve.launching.estimate import Estimate, Sized, estimate, remedy, setting_of
+from gradstarve.launching.estimate import Estimate, Sized, estimate, setting_of
+from gradstarve.launching.fitting import gb, misfit, remedy, small, usable
 from gradstarve.launching.gpu_hours import FAST, GPUS, SLOW, Gpu
 from gradstarve.launching.jobs import Job
-from gradstarve.launching.memory import CONTEXT, USABLE, Memory, samples_of
+from gradstarve.launching.memory import CONTEXT, samples_of
 from gradstarve.runs.config import RunConfig
 
 # The GPU whose hours stand in a line of their setting.
@@ -76,7 +77,7 @@ def _in_short(setting: Setting) -> str:
         return f"{tokens}; {found.unknown}"
     fits = [gpu.name for gpu in GPUS if found.sized.memory.fits(gpu.memory)]
     on = f"fits {fits[-1]} and larger" if fits else "fits none of the GPUs below"
-    return f"{_gb(_needed(found))} GB, {on}; {tokens}; {_range(*found.sized.hours(USUAL))} h of {USUAL.name}"
+    return f"{gb(_needed(found))} GB, {on}; {tokens}; {_range(*found.sized.hours(USUAL))} h of {USUAL.name}"
 
 
 def _in_full(setting: Setting) -> list[str]:
@@ -125,58 +126,34 @@ def _memory_lines(config: RunConfig, sized: Sized) -> list[str]:
         ("context", CONTEXT, "CUDA and its libraries"),
     ]
     lines = ["memory on one GPU, in GB of 1e9 bytes:"]
-    shown = [(name, _gb(size), formula) for name, size, formula in parts if size]
+    shown = [(name, gb(size), formula) for name, size, formula in parts if size]
     width = max([6, *(len(size) for _, size, _ in shown)])
     lines.extend(f"  {name:<15} {size:>{width}}  {formula}" for name, size, formula in shown)
     if trained:
-        lines.append(f"  {'= training':<15} {_gb(memory.training):>{width}}")
-        step = f"key-value cache {_gb(memory.cache)}, prompts and logits {_gb(memory.sampling)}"
+        lines.append(f"  {'= training':<15} {gb(memory.training):>{width}}")
+        step = f"key-value cache {gb(memory.cache)}, prompts and logits {gb(memory.sampling)}"
         if config.rollout.engine == "hf":
-            lines.append(f"  {'= sampling':<15} {_gb(memory.kept + memory.cache + memory.sampling):>{width}}  {step}")
+            lines.append(f"  {'= sampling':<15} {gb(memory.kept + memory.cache + memory.sampling):>{width}}  {step}")
         elif memory.share:
             sleeps = "given back in training" if memory.share_sleeps else "held in training too"
             lines.append(f"  vLLM takes {memory.share:.0%} of the GPU beside what is kept, {sleeps}")
         else:
             lines.append("  sampling is the server's: its GPUs are not counted here")
-    batch = f"{config.evaluation.batch_size} at a time: cache {_gb(memory.evaluation_cache)}"
+    batch = f"{config.evaluation.batch_size} at a time: cache {gb(memory.evaluation_cache)}"
     evaluating = memory.kept + memory.evaluation_cache + memory.evaluation
     if memory.evaluation:
-        lines.append(f"  {'= evaluating':<15} {_gb(evaluating):>{width}}  {batch}")
+        lines.append(f"  {'= evaluating':<15} {gb(evaluating):>{width}}  {batch}")
     else:
         lines.append("  evaluating is vLLM's: it takes what is free")
     return lines
 
 
 def _gpu_line(setting: Setting, sized: Sized, gpu: Gpu) -> str:
-    memory: Memory = sized.memory
-    usable = f"{_gb(round(USABLE * gpu.memory))} usable"
-    needs = f"{gpu.name:<14} needs {_gb(memory.needed(gpu.memory)):>5} of {usable}"
-    if memory.fits(gpu.memory):
-        return f"{needs}: fits; {_range(*sized.hours(gpu))} GPU hours, estimated"
-    found = remedy(setting.config, sized.shape, setting.estimate.prompts, gpu)
-    if found is not None:
-        change, _, then = found
-        return f"{needs}: does not fit; with {change} it needs {_gb(then.needed(gpu.memory))}"
-    if not memory.engine_fits(gpu.memory):
-        share = (
-            f"{_gb(round(memory.share * gpu.memory))} are vLLM's, whose weights and one row need {_gb(memory.engine)}"
-        )
-        return f"{needs}: does not fit: {share} (rollout.vllm.memory_share)"
-    return f"{needs}: does not fit, {_what_else(setting.config, memory, gpu)}"
-
-
-def _what_else(config: RunConfig, memory: Memory, gpu: Gpu) -> str:
-    usable = USABLE * gpu.memory
-    no = "and neither checkpointing nor smaller passes make it"
-    if memory.kept + memory.gradients > usable:
-        if memory.trained and config.model.lora is None:
-            return f"{no}: all weights trained need {_gb(memory.kept + memory.gradients)}; model.lora trains fewer"
-        return f"{no}: {_gb(memory.kept + memory.gradients)} is there throughout"
-    if memory.share and memory.kept + memory.share * gpu.memory > usable:
-        return f"{no}: {_gb(memory.kept)} is kept beside vLLM's share (rollout.vllm.memory_share)"
-    if config.rollout.engine == "hf" and memory.kept + memory.cache + memory.sampling > usable:
-        return f"{no}: transformers samples all {config.completions_per_step} completions of a step at once"
-    return f"{no}: one completion of the longest prompt is too much" + (" beside vLLM's share" if memory.share else "")
+    needs = f"{gpu.name:<14} needs {gb(sized.memory.needed(gpu.memory)):>5} of {gb(usable(gpu.memory))} usable"
+    why = misfit(setting.config, sized, setting.estimate.prompts, gpu.memory)
+    if why is not None:
+        return f"{needs}: does not fit{why}"
+    return f"{needs}: fits; {_range(*sized.hours(gpu))} GPU hours, estimated"
 
 
 def _total(todo: Sequence[Setting]) -> str:
@@ -207,7 +184,7 @@ def _hours_made_to_fit(setting: Setting, gpu: Gpu) -> tuple[float, float] | None
     assert found.sized is not None
     if found.sized.memory.fits(gpu.memory):
         return found.sized.hours(gpu)
-    changed = remedy(setting.config, found.sized.shape, found.prompts, gpu)
+    changed = remedy(setting.config, found.sized.shape, found.prompts, gpu.memory)
     if changed is None:
         return None
     sized = estimate(changed[1], setting.trained).sized
@@ -256,18 +233,10 @@ def _millions(tokens: int) -> str:
     return f"{tokens / 1e6:,.1f} M" if tokens >= 1e6 else f"{tokens:,}"
 
 
-def _gb(size: int) -> str:
-    return f"{size / 1e9:,.1f}" if size >= 5e7 else _small(size / 1e9)
-
-
 def _range(low: float, high: float) -> str:
     ends = _hours(low), _hours(high)
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 def _hours(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else _small(value)
-
-
-def _small(value: float) -> str:
-    return f"{value:.2f}" if value >= 0.01 else "under 0.01" if value else "0"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else small(value)

@@ -26,9 +26,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import yaml
+
+if TYPE_CHECKING:
+    from gradstarve.runs.config import RunConfig
 
 # How a run's process says that somebody else has the run, and that it was told to stop.
 CLAIMED, STOPPED = 75, 130
@@ -183,7 +186,10 @@ def execute_in_this_process(request: Request) -> int:
             torch.set_num_threads(request.threads)
         for plain in request.configs:
             config = read_config(plain)
-            if not RunFolder.of(config).is_done(config):
+            folder = RunFolder.of(config)
+            if folder.result() is None and request.processes == 1:
+                _warn_of_memory(config)
+            if not folder.is_done(config):
                 execute(config, progress=print, stopping=asked)
     except Claimed:
         return CLAIMED
@@ -193,6 +199,19 @@ def execute_in_this_process(request: Request) -> int:
     except KeyboardInterrupt:
         return STOPPED
     return 0
+
+
+def _warn_of_memory(config: RunConfig) -> None:
+    """In the log before the model is loaded, so that what runs out of memory has said by how much."""
+    import torch
+
+    from gradstarve.launching.fitting import memory_warning
+
+    if torch.cuda.is_available():
+        free, total = torch.cuda.mem_get_info()
+        warning = memory_warning(config, total, free)
+        if warning is not None:
+            print(warning)
 
 
 def _stop_after_the_step(patient: bool) -> _Asked:

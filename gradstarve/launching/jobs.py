@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradstarve.errors import UserError
+from gradstarve.launching.lora_targets import check_lora_targets
 from gradstarve.learning.tracking import require_tracker
 from gradstarve.runs.config import RunConfig
 from gradstarve.runs.folder import RunFolder
@@ -45,8 +46,10 @@ def make_room(jobs: Sequence[Job]) -> None:
 def jobs_of(configs: Sequence[RunConfig]) -> list[Job]:
     """The jobs behind `configs`, in their order. Configs that ask for the same run and evaluation count once.
 
-    Raises UserError where a run could not be tracked as it is asked to.
+    Raises UserError where a run could not be tracked as it is asked to, and where LoRA's targets name no layer.
     """
+    for model in {repr(config.model): config.model for config in configs if config.advantage.trains}.values():
+        check_lora_targets(model)
     by_folder: dict[str, dict[str, RunConfig]] = {}
     folders: dict[str, RunFolder] = {}
     for config in configs:

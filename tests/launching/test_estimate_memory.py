@@ -16,7 +16,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedConfig, Qwen3_
 from trl.trainer.utils import add_fused_lm_head
 
 from gradstarve.launching.architecture import PUBLISHED, lora_modules
-from gradstarve.launching.estimate import Estimate, Sized, estimate, remedy
+from gradstarve.launching.estimate import Estimate, Sized, estimate
+from gradstarve.launching.fitting import memory_warning, misfit, remedy
 from gradstarve.launching.gpu_hours import FAST, GPUS, Batch, batch_seconds, token_operations
 from gradstarve.launching.memory import activations, cache, state_bytes
 from gradstarve.learning.policy import load_policy
@@ -287,10 +288,38 @@ def test_a_remedy_fits_and_changes_no_training(compose_config: ComposeConfig) ->
     remedied = 0
     for gpu in GPUS:
         assert not found.memory.fits(gpu.memory)
-        changed = remedy(config, found.shape, estimate(config).prompts, gpu)
+        changed = remedy(config, found.shape, estimate(config).prompts, gpu.memory)
         if changed is not None:
             remedied += 1
             assert sized(estimate(changed[1])).memory == changed[2]
             assert changed[2].fits(gpu.memory)
             assert run_name(changed[1]) == run_name(config)
     assert remedied == 5, "all but the 24 GB card, which the weights and AdamW's state alone fill"
+
+
+def test_before_a_model_is_loaded_its_run_is_held_against_the_gpu(compose_config: ComposeConfig) -> None:
+    config, gb = compose_config(*LARGE), 10**9
+    found = estimate(config)
+    needed = sized(found).memory.needed(80 * gb)
+    assert 24 * gb < needed < 72 * gb
+    assert memory_warning(config, 80 * gb, 79 * gb) is None
+
+    shared = memory_warning(config, 80 * gb, needed - 1)
+    assert shared is not None and f"needs {needed / 1e9:.1f} GB" in shared
+    assert "72.0 usable of 80.0" in shared and f"but {needed / 1e9:.1f} free" in shared
+    assert memory_warning(config, 80 * gb, needed) is None
+
+    small = memory_warning(config, 24 * gb, 24 * gb)
+    assert small is not None and small.startswith("warning: ") and "21.6 usable of 24.0: it will probably" in small
+    why = misfit(config, sized(found), found.prompts, 24 * gb)
+    assert why is not None and small.endswith(f"it will probably run out of memory{why}")
+
+    unknown = compose_config("model=qwen3_8b", "model.id=of/unknown-shape", "dataset=gsm8k")
+    assert memory_warning(unknown, 24 * gb, 24 * gb) is None
+
+
+def test_a_colocated_engine_without_room_is_told_by_its_share(compose_config: ComposeConfig) -> None:
+    typed = (*LARGE, "rollout=vllm_colocate", "rollout.vllm.memory_share=0.2")
+    said = memory_warning(compose_config(*typed), 80 * 10**9, 80 * 10**9)
+    assert said is not None and "16.0 are vLLM's, whose weights and one row need " in said
+    assert said.endswith("(rollout.vllm.memory_share)")

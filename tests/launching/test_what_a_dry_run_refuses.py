@@ -1,8 +1,9 @@
-"""What a run would stop at, told by a dry run in one line and with exit code 2."""
+"""What a run would stop at, told by a dry run, or before any run begins, in one line and with exit code 2."""
 
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -54,6 +55,13 @@ def test_a_dry_run_names_the_nearest_layer_where_something_is_trained(door: Door
         "model.lora.targets: qwen3_8b has no layer called 'q_prj'. Did you mean 'q_proj' or "
     )
     assert door(*typed, "advantage=base").code == 0
+
+
+@pytest.mark.parametrize("typed", [(), ("-m", "hydra/launcher=slurm", "advantage=sign,drgrpo")], ids=["here", "slurm"])
+def test_no_run_is_begun_whose_lora_reaches_nothing(door: Door, tmp_path: Path, typed: tuple[str, ...]) -> None:
+    line = door(*typed, *QWEN3, "model.lora.targets=[q_proj,k_prj]").line
+    assert line.startswith("model.lora.targets: qwen3_8b has no layer called 'k_prj'. ")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
