@@ -13,8 +13,11 @@ import pyarrow
 
 from gradstarve.analysis.text import printable
 from gradstarve.errors import UserError
+from gradstarve.learning.questions import GradeMany, question_graders
 from gradstarve.learning.tasks import task_graders
 from gradstarve.runs.config import read_config
+from gradstarve.runs.dataset_config import GRADERS, DatasetConfig
+from gradstarve.runs.files import read_json
 from gradstarve.runs.folder import RunFolder, runs_root
 
 FIRST_FEW = 5
@@ -51,11 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
 def regrade(folder: RunFolder, rule: str | None = None) -> list[dict[str, Any]]:
     """Every stored evaluation of a run: counts before and after, and the rows whose verdict moved."""
     dataset = read_config(folder.read_config()).dataset
-    graders, usual = task_graders(dataset)
-    if rule is not None and rule not in graders:
-        raise UserError(f"--rule: {rule!r} is none of {', '.join(graders)}")
     rows = []
     for file in sorted(folder.path.glob("evaluations/*/*.parquet")):
+        graders, usual = _graders(file.parent, dataset)
+        if rule is not None and rule not in graders:
+            raise UserError(f"--rule: {rule!r} is none of {', '.join(graders)}")
         frame = _read(file)
         grades = graders[rule or usual](list(frame["completion"]), list(frame["gold"]), list(frame["truncated"]))
         after = [grade.verdict for grade in grades]
@@ -82,6 +85,15 @@ def regrade(folder: RunFolder, rule: str | None = None) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _graders(evaluation: Path, trained_on: DatasetConfig) -> tuple[dict[str, GradeMany], str]:
+    """Of the questions that were asked, which need not be of the data set trained on; and the rule that decided."""
+    summary = read_json(evaluation / "summary.json") or read_json(evaluation / "partial.json") or {}
+    asked = (summary.get("identity") or {}).get("dataset") or {}
+    if asked.get("grader") in GRADERS:
+        return question_graders(asked["grader"], asked["rule"]), asked["rule"]
+    return task_graders(trained_on)
 
 
 def _read(file: Path) -> pd.DataFrame:

@@ -83,10 +83,14 @@ def _in_short(setting: Setting) -> str:
 def _in_full(setting: Setting) -> list[str]:
     config, found, sized = setting.config, setting.estimate, setting.estimate.sized
     prompts = found.prompts
+    others = ""
+    if config.evaluation.dataset is not None:
+        asked = config.evaluation.dataset.name
+        others = f", of {asked} about {prompts.asked_mean}, up to {prompts.asked_longest}"
     tokens = (
         f"tokens, at most: {found.tokens_sampled:,} sampled in training ({config.steps} steps x "
         f"{config.completions_per_step} completions x {config.completion_limit}), {_evaluated(setting)}; prompts of "
-        f"about {prompts.mean}, up to {prompts.longest} (assumed: {prompts.assumed})"
+        f"about {prompts.mean}, up to {prompts.longest}{others} (assumed: {prompts.assumed})"
     )
     if sized is None:
         return [f"model {config.model.name}: {found.unknown}", tokens]
@@ -204,6 +208,7 @@ def _labels(configs: Sequence[RunConfig]) -> list[str]:
 def _described(config: RunConfig) -> dict[str, str]:
     trains, replay, evaluation = config.advantage.trains, config.advantage.replay, config.evaluation
     limit = evaluation.completion_limit or config.completion_limit
+    other = "" if evaluation.dataset is None else f" to {evaluation.dataset.name}"
     return {
         "model": config.model.name,
         "dataset": config.dataset.name,
@@ -214,7 +219,7 @@ def _described(config: RunConfig) -> dict[str, str]:
         "limit": f"{config.completion_limit} tokens" if trains else "",
         "kl": ("KL" if config.loss.kl > 0 else "no KL") if trains else "",
         "rollout": config.rollout.engine if trains else "",
-        "evaluation": f"evaluated on {_answers(config)} of up to {limit} tokens",
+        "evaluation": f"evaluated on {_answers(config)} of up to {limit} tokens{other}",
     }
 
 

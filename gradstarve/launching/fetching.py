@@ -20,11 +20,12 @@ def fetch(configs: Sequence[RunConfig], say: Callable[[str], None]) -> None:
     files = {(m.package, m.file): m for c in configs if isinstance(m := c.model, GgufModelConfig)}
     for gguf in files.values():
         _check_gguf(gguf)
-    seen: list[QuestionsConfig] = []
+    seen: list[object] = []
     for config in configs:
-        if isinstance(config.dataset, QuestionsConfig) and config.dataset not in seen:
-            seen.append(config.dataset)
-            _fetch_questions(config.dataset)
+        read = (config.dataset, config.evaluation.dataset, config.evaluation.split, config.advantage.trains)
+        if isinstance(config.dataset, QuestionsConfig) and read not in seen:
+            seen.append(read)
+            _fetch_questions(config)
 
 
 def _fetch_model(model: HubModelConfig) -> None:
@@ -39,7 +40,7 @@ def _check_gguf(model: GgufModelConfig) -> None:
     gguf_file(model)
 
 
-def _fetch_questions(dataset: QuestionsConfig) -> None:
-    from gradstarve.learning.questions import load_questions
+def _fetch_questions(config: RunConfig) -> None:
+    from gradstarve.learning.tasks import load_task, task_asked
 
-    load_questions(dataset)
+    task_asked(config, load_task(config.dataset))

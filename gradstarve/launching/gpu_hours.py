@@ -99,7 +99,7 @@ def batches_of(config: RunConfig, prompts: Prompts, trained: bool) -> tuple[tupl
             whole, rest = divmod(asked, size)
             for rows, count in ((size, whole), (rest, 1)):
                 if rows and count and times:
-                    evaluated.append(Batch(rows, prompts.mean, limit, times * count, vllm))
+                    evaluated.append(Batch(rows, prompts.asked_mean, limit, times * count, vllm))
     return sampled, tuple(evaluated)
 
 

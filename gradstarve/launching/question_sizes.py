@@ -42,43 +42,52 @@ KNOWN: Mapping[tuple[str, str], Questions] = {
 
 @dataclass(frozen=True)
 class Prompts:
-    """Tokens of a prompt, mean and longest, and the number of evaluated questions (None: not known)."""
+    """Tokens of a prompt, mean and longest, and the number of evaluated questions (None: not known).
+
+    `asked_mean` and `asked_longest` are those of the evaluation: others where it asks another data set.
+    """
 
     mean: int
     longest: int
+    asked_mean: int
+    asked_longest: int
     evaluated: int | None
     assumed: str
 
 
 def prompts_of(config: RunConfig) -> Prompts:
     """What is known of a run's prompts, in tokens; `assumed` says what was not known."""
-    dataset = config.dataset
-    asked = _questions(dataset, config.evaluation.split)
-    count = asked.count
+    count = _questions(config.asked, config.evaluation.split).count
     if count is not None and config.evaluation.limit is not None:
         count = min(count, config.evaluation.limit)
     count = config.evaluation.limit if count is None else count
+    mean, longest, assumed = _tokens(config.dataset)
+    if config.evaluation.dataset is None:
+        return Prompts(mean, longest, mean, longest, count, assumed)
+    asked_mean, asked_longest, also = _tokens(config.evaluation.dataset, config.evaluation.split)
+    return Prompts(
+        mean, longest, asked_mean, asked_longest, count, assumed if also == assumed else f"{assumed}; {also}"
+    )
+
+
+def _tokens(dataset: DatasetConfig, side: Literal["train", "eval"] = "train") -> tuple[int, int, str]:
+    """Mean and longest prompt of a data set, and what was assumed: of one side, else of the other."""
     if isinstance(dataset, SumsConfig):
         # One token a character: "12+7+5=".
         widths = {n: n * len(str(dataset.largest_operand)) + n for n, share in dataset.operand_shares.items() if share}
         total = sum(dataset.operand_shares[n] for n in widths)
         mean = sum(dataset.operand_shares[n] * width for n, width in widths.items()) / total
-        return Prompts(round(mean), max(widths.values()), count, "at most")
+        return round(mean), max(widths.values()), "at most"
     if isinstance(dataset, WordProblemsConfig):
         # "Q: ...\nA: ...\n\n" of a hundred characters, for each solved problem and for the question.
         longest = 100 * (dataset.shots + 1)
-        return Prompts(round(longest / CHARACTERS_PER_TOKEN), round(longest / 3), count, "100 characters a problem")
-    trained = _questions(dataset, "train")
-    known = trained.tokens or asked.tokens
+        return round(longest / CHARACTERS_PER_TOKEN), round(longest / 3), "100 characters a problem"
+    known = _questions(dataset, side).tokens or _questions(dataset, "eval" if side == "train" else "train").tokens
     mean_tokens, longest_tokens = known or UNKNOWN_TOKENS
     around = _characters_around(dataset) / CHARACTERS_PER_TOKEN
     around += CHAT_TEMPLATE_TOKENS if dataset.prompt.chat else 0
-    return Prompts(
-        round(around + mean_tokens),
-        round(around + longest_tokens),
-        count,
-        "no tokenizer was asked" if known else "the questions are not known here",
-    )
+    assumed = "no tokenizer was asked" if known else "the questions are not known here"
+    return round(around + mean_tokens), round(around + longest_tokens), assumed
 
 
 def _characters_around(dataset: QuestionsConfig) -> int:

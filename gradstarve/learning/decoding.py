@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from gradstarve.learning.tasks import Question
 from gradstarve.runs.config import RunConfig
+from gradstarve.runs.dataset_config import DatasetConfig
 
 # Temperature alone shapes a sampled token: no nucleus and no cut to the most likely tokens.
 TOP_P, TOP_K = 1.0, 0
@@ -92,7 +93,7 @@ def ask(tokenizer: Any, questions: Sequence[Question], config: RunConfig) -> lis
     return [
         Asked(question, sample, tokens)
         for question in questions
-        for tokens in [tuple(prompt_tokens(tokenizer, question, config))]
+        for tokens in [tuple(prompt_tokens(tokenizer, question, config.asked))]
         for sample in range(samples)
     ]
 
@@ -104,11 +105,11 @@ def batches(asked: Sequence[Asked], size: int) -> list[list[Asked]]:
     return [[asked[i] for i in order[start : start + size]] for start in range(0, len(order), size)]
 
 
-def prompt_tokens(tokenizer: Any, question: Question, config: RunConfig) -> list[int]:
-    """The same tokens that training puts before a completion."""
+def prompt_tokens(tokenizer: Any, question: Question, dataset: DatasetConfig) -> list[int]:
+    """The same tokens that training on the data set puts before a completion."""
     if isinstance(question.prompt, str):
         return list(tokenizer(question.prompt)["input_ids"])
-    thinking = config.dataset.prompt.thinking if config.dataset.source == "questions" else False
+    thinking = dataset.prompt.thinking if dataset.source == "questions" else False
     return list(
         tokenizer.apply_chat_template(
             question.prompt, add_generation_prompt=True, tokenize=True, return_dict=True, enable_thinking=thinking

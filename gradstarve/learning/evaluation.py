@@ -103,7 +103,7 @@ def write_summary(folder: Path, run: str, config: RunConfig, summary: dict[str, 
     content = {
         "evaluation": evaluation_name(config),
         "key": evaluation_key(config),
-        "dataset": config.dataset.name,
+        "dataset": config.asked.name,
         "identity": evaluation_identity(config),
         "run": run,
         "by_step": by_step,

@@ -28,14 +28,14 @@ GradeMany = Callable[[Sequence[str], Sequence[str], Sequence[bool]], list[Grade]
 Row = tuple[str, Prompt, str, str]
 
 
-def load_questions(config: QuestionsConfig) -> tuple[list[Row], list[Row]]:
-    """Training and evaluation rows.
+def load_questions(config: QuestionsConfig, key: str = "dataset") -> tuple[list[Row], list[Row]]:
+    """Training and evaluation rows. `key` is where the data set stands in the config.
 
     Raises UserError with file and row for a missing column, a gold that cannot be read, or a question that stands in
     both (compared without case, white space and punctuation).
     """
-    train = _rows(config, "train")
-    evaluation = _rows(config, "eval")
+    train = _rows(config, "train", key)
+    evaluation = load_evaluation_questions(config, key)
     seen = {normalised_question(text): row_id for row_id, _, text, _ in evaluation}
     shared = [row for row in train if normalised_question(row[2]) in seen]
     if shared and config.overlap == "refuse":
@@ -43,13 +43,18 @@ def load_questions(config: QuestionsConfig) -> tuple[list[Row], list[Row]]:
         raise UserError(
             f"dataset {config.name}: training row {row_id} asks the same question as evaluation row "
             f"{seen[normalised_question(text)]} ({len(shared)} such rows); take it out of one of them, or set "
-            "dataset.overlap=drop_from_training"
+            f"{key}.overlap=drop_from_training"
         )
     if shared:
         print(f"{len(shared)} training questions stand in the evaluation too and are not trained on", file=sys.stderr)
         train = [row for row in train if row not in shared]
     train = train[: config.train_limit]
     return train, evaluation
+
+
+def load_evaluation_questions(config: QuestionsConfig, key: str) -> list[Row]:
+    """Evaluation rows alone. Raises UserError as `load_questions` does."""
+    return _rows(config, "eval", key)
 
 
 def build_prompt(config: PromptConfig, question: str) -> Prompt:
@@ -68,13 +73,12 @@ def build_prompt(config: PromptConfig, question: str) -> Prompt:
     return "\n\n".join([*([config.system] if config.system is not None else []), *shots, user]) + config.answer_prefix
 
 
-def question_graders(config: QuestionsConfig) -> dict[str, GradeMany]:
-    """Every rule that evaluation reports, by name."""
-    if config.grader == "integer":
-        return {
-            config.rule: lambda texts, golds, cut: [grade_integer(*row) for row in zip(texts, golds, cut, strict=True)]
-        }
-    if config.grader == "gsm8k":
+@functools.cache
+def question_graders(grader: str, rule: str) -> dict[str, GradeMany]:
+    """Every rule that evaluation reports, by name. Kept, as those of mathematics have worker processes."""
+    if grader == "integer":
+        return {rule: lambda texts, golds, cut: [grade_integer(*row) for row in zip(texts, golds, cut, strict=True)]}
+    if grader == "gsm8k":
         return {
             "strict": lambda texts, golds, _: [grade_number(t, g, "strict") for t, g in zip(texts, golds, strict=True)],
             "flexible": lambda texts, golds, _: [
@@ -93,18 +97,19 @@ def question_graders(config: QuestionsConfig) -> dict[str, GradeMany]:
     }
 
 
-def _read_gold(answer: str, grader: str, boxed: bool) -> str:
+def _read_gold(answer: str, grader: str, solutions: str | None) -> str:
     """The gold inside a row's answer. Raises ValueError where no completion could be compared with it.
 
-    `boxed`: what stands in no box is a solution of mathematics, and no gold.
+    `solutions`: the key that names the column where it holds solutions of mathematics; what stands in no box there is
+    no gold.
     """
     if grader == "integer":
         return str(int(answer))
     if grader == "gsm8k":
         return parse_gold_gsm8k(answer)
     found = boxes(answer)
-    if boxed and not found:
-        raise ValueError("dataset.train_answer: no \\boxed{...} around the answer")
+    if solutions is not None and not found:
+        raise ValueError(f"{solutions}: no \\boxed{{...}} around the answer")
     gold = answer[found[-1][1] : found[-1][2]] if found else answer
     if found and not gold.strip():
         raise ValueError("the last \\boxed{...} is empty")
@@ -112,10 +117,12 @@ def _read_gold(answer: str, grader: str, boxed: bool) -> str:
     return gold
 
 
-def _rows(config: QuestionsConfig, side: Literal["train", "eval"]) -> list[Row]:
+def _rows(config: QuestionsConfig, side: Literal["train", "eval"], key: str) -> list[Row]:
     path = config.train_path if side == "train" else config.eval_path
     answer_column = (config.train_answer if side == "train" else None) or config.answer
-    where, records = _read_file(path, side) if path is not None else _read_hub(config, config.hub_source(side))
+    where, records = (
+        _read_file(path, f"{key}.{side}_path") if path is not None else _read_hub(config, config.hub_source(side), key)
+    )
     boxed = answer_column != config.answer
     rows: list[Row] = []
     for number, record in enumerate(records, start=1):
@@ -126,7 +133,7 @@ def _rows(config: QuestionsConfig, side: Literal["train", "eval"]) -> list[Row]:
                 raise UserError(f"{where}, row {number}: no text in column {column!r}. {nearest(column, record)}")
         question, answer = str(record[config.question]), str(record[answer_column])
         try:
-            gold = _read_gold(answer, config.grader, boxed)
+            gold = _read_gold(answer, config.grader, f"{key}.train_answer" if boxed else None)
         except ValueError as error:
             raise UserError(f"{where}, row {number}: {error}") from None
         rows.append((f"{side}/{number - 1}", build_prompt(config.prompt, question), question, gold))
@@ -135,12 +142,12 @@ def _rows(config: QuestionsConfig, side: Literal["train", "eval"]) -> list[Row]:
     return rows
 
 
-def _read_file(path: str, side: str) -> tuple[str, list[Any]]:
+def _read_file(path: str, key: str) -> tuple[str, list[Any]]:
     file = Path(path)
     if not file.is_file():
-        raise UserError(f"dataset.{side}_path: no such file: {path}")
+        raise UserError(f"{key}: no such file: {path}")
     if not file.name.endswith((".jsonl", ".jsonl.gz", ".json", ".parquet")):
-        raise UserError(f"dataset.{side}_path: {path} should end in .jsonl, .jsonl.gz, .json or .parquet")
+        raise UserError(f"{key}: {path} should end in .jsonl, .jsonl.gz, .json or .parquet")
     try:
         if file.suffix == ".parquet":
             return path, pd.read_parquet(file).to_dict("records")
@@ -164,7 +171,7 @@ def _read_lines(file: Path) -> list[Any]:
     return rows
 
 
-def _read_hub(config: QuestionsConfig, source: HubSource) -> tuple[str, Iterable[Any]]:
+def _read_hub(config: QuestionsConfig, source: HubSource, key: str) -> tuple[str, Iterable[Any]]:
     # Slow to import, and not needed for local files.
     from datasets import load_dataset
     from datasets.exceptions import DatasetGenerationError, DatasetsError
@@ -178,5 +185,5 @@ def _read_hub(config: QuestionsConfig, source: HubSource) -> tuple[str, Iterable
         raise UserError(
             f"dataset {config.name}: {source.hub_id} could not be loaded from the hub "
             f"({type(first).__name__}: {' '.join(str(first).split())[:120]}); with a local copy set "
-            "dataset.train_path and dataset.eval_path"
+            f"{key}.train_path and {key}.eval_path"
         ) from None

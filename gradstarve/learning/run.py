@@ -24,7 +24,7 @@ from gradstarve.learning.rewards import told
 from gradstarve.learning.rollout_engine import require_engine
 from gradstarve.learning.seeding import seed_everything
 from gradstarve.learning.stopping import Stopped, Stopping, never
-from gradstarve.learning.tasks import Task, load_task
+from gradstarve.learning.tasks import Task, load_task, task_asked
 from gradstarve.learning.tracking import Track, tracked
 from gradstarve.learning.trainer import BinaryRewardTrainer
 from gradstarve.learning.vllm_evaluation import require_vllm
@@ -80,7 +80,9 @@ def _follow(config: RunConfig, folder: RunFolder, stopping: Stopping) -> None:
         return
     try:
         seed_everything(config.seed)
-        _train_to_the_end(config, folder, load_task(config.dataset), lambda _: None, stopping, lambda: None)
+        task = load_task(config.dataset)
+        # Only the first process asks what the evaluation asks.
+        _train_to_the_end(config, folder, task, task, lambda _: None, stopping, lambda: None)
     except Exception as error:
         # Where the first process still trains, all that it will know is that one of the others is gone.
         if not isinstance(error, Stopped) and held_by_a_sibling(folder.path):
@@ -101,12 +103,13 @@ def _execute(config: RunConfig, folder: RunFolder, say: Say, stopping: Stopping,
         return
     seed_everything(config.seed)
     task = load_task(config.dataset)
+    asked = task_asked(config, task)
     if config.advantage.trains:
         say(f"advantage {config.advantage.name}: {_formula(config)}; reward: {told(config.loss)}")
-        summary = _train(config, folder, task, say, stopping, track)
+        summary = _train(config, folder, task, asked, say, stopping, track)
     else:
         track()
-        summary = _final_evaluation(load_policy(config, say), task, config, folder, 0, say, stopping)
+        summary = _final_evaluation(load_policy(config, say), asked, config, folder, 0, say, stopping)
     folder.write_result(_result(config, folder, summary, len(task.train)))
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
 
@@ -121,25 +124,25 @@ def _record_session(folder: RunFolder) -> None:
 
 
 def _train(
-    config: RunConfig, folder: RunFolder, task: Task, say: Say, stopping: Stopping, track: Track
+    config: RunConfig, folder: RunFolder, task: Task, asked: Task, say: Say, stopping: Stopping, track: Track
 ) -> dict[str, Any]:
     """Train, from the newest whole checkpoint where there is one, and evaluate.
 
     The final weights appear whole once training has ended, so where they are, only the steps after them are left to do.
     """
     if not folder.weights.is_dir():
-        _train_to_the_end(config, folder, task, say, stopping, track)
+        _train_to_the_end(config, folder, task, asked, say, stopping, track)
         gc.collect()  # the trainer and its model, before the kept weights are loaded beside them
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
     track()
     folder.close_tables()
     policy = load_trained(config, folder.weights, say)
-    return _final_evaluation(policy, task, config, folder, config.steps, say, stopping)
+    return _final_evaluation(policy, asked, config, folder, config.steps, say, stopping)
 
 
 def _train_to_the_end(
-    config: RunConfig, folder: RunFolder, task: Task, say: Say, stopping: Stopping, track: Track
+    config: RunConfig, folder: RunFolder, task: Task, asked: Task, say: Say, stopping: Stopping, track: Track
 ) -> None:
     """Raises Stopped after the step in which `stopping` said yes, with a checkpoint of that step."""
     require_engine(config, say)
@@ -157,7 +160,7 @@ def _train_to_the_end(
         config, policy, task.train, task.grade, recorder, folder.checkpoints, processes.count(), say=say
     )
     if leads:
-        trainer.add_callback(_Evaluator(trainer, policy, task, config, folder, say, stopping))
+        trainer.add_callback(_Evaluator(trainer, policy, asked, config, folder, say, stopping))
         trainer.add_callback(_Progress(config, say))
     trainer.add_callback(_Stop(config, stopping))
     if checkpoint is None:
@@ -172,7 +175,7 @@ def _train_to_the_end(
 
 
 def _final_evaluation(
-    policy: Policy, task: Task, config: RunConfig, folder: RunFolder, step: int, say: Say, stopping: Stopping
+    policy: Policy, asked: Task, config: RunConfig, folder: RunFolder, step: int, say: Say, stopping: Stopping
 ) -> dict[str, Any]:
     say("evaluating")
     place = folder.evaluation(config)
@@ -180,7 +183,7 @@ def _final_evaluation(
     engine = config.evaluation.engine
     if engine == "hf":  # vLLM takes the weights from a folder, and wants the whole GPU
         model.to("cuda" if torch.cuda.is_available() else "cpu")
-    summary = evaluate(model, policy.tokenizer, task, config, step, place, say, stopping, engine)
+    summary = evaluate(model, policy.tokenizer, asked, config, step, place, say, stopping, engine)
     summary["tokens"] = _generated_tokens(folder, step)
     write_summary(place, folder.name, config, summary, final=True)
     if summary["truncated"] > MUCH_TRUNCATED:
@@ -195,7 +198,8 @@ def _final_evaluation(
 def _evaluate_kept(config: RunConfig, folder: RunFolder, say: Say, stopping: Stopping) -> None:
     trained = config.advantage.trains
     policy = load_trained(config, folder.weights, say) if trained else load_policy(config, say)
-    _final_evaluation(policy, load_task(config.dataset), config, folder, config.steps if trained else 0, say, stopping)
+    asked = task_asked(config, load_task(config.dataset))
+    _final_evaluation(policy, asked, config, folder, config.steps if trained else 0, say, stopping)
 
 
 def _save_weights(trainer: BinaryRewardTrainer, tokenizer: Any, folder: RunFolder) -> None:
@@ -228,13 +232,13 @@ class _Evaluator(TrainerCallback):
         self,
         trainer: BinaryRewardTrainer,
         policy: Policy,
-        task: Task,
+        asked: Task,
         config: RunConfig,
         folder: RunFolder,
         say: Say,
         stopping: Stopping,
     ) -> None:
-        self.trainer, self.policy, self.task = trainer, policy, task
+        self.trainer, self.policy, self.asked = trainer, policy, asked
         self.config, self.folder, self.say, self.stopping = config, folder, say, stopping
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -255,7 +259,7 @@ class _Evaluator(TrainerCallback):
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         place = self.folder.evaluation(self.config)
         summary = evaluate(
-            model, self.policy.tokenizer, self.task, self.config, state.global_step, place, self.say, self.stopping
+            model, self.policy.tokenizer, self.asked, self.config, state.global_step, place, self.say, self.stopping
         )
         summary["tokens"] = _generated_tokens(self.folder, state.global_step)
         write_summary(place, self.folder.name, self.config, summary, final=False)

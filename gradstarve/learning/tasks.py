@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradstarve.grading import Grade
+from gradstarve.errors import UserError
+from gradstarve.grading import Grade, normalised_question
 from gradstarve.grading.integers import grade_first_line, grade_integer
-from gradstarve.learning.questions import GradeMany, Prompt, load_questions, question_graders
+from gradstarve.learning.questions import GradeMany, Prompt, load_evaluation_questions, load_questions, question_graders
 from gradstarve.learning.sums import concise_answer, draw_sums, question_text
 from gradstarve.learning.word_problems import draw_examples, draw_word_problems, prompt_text
+from gradstarve.runs.config import RunConfig
 from gradstarve.runs.dataset_config import DatasetConfig, SumsConfig, WordProblemsConfig
 
 
@@ -25,7 +27,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Task:
-    """Training and evaluation questions that share none, and the graders.
+    """Training and evaluation questions that share none, and the graders. A side that is not read may be empty.
 
     `graders` are all rules that evaluation reports, by name; `rule` names the one that rewards.
     """
@@ -51,13 +53,39 @@ def load_task(config: DatasetConfig) -> Task:
     return Task([Question(*row) for row in train], [Question(*row) for row in evaluation], graders, rule)
 
 
+def task_asked(config: RunConfig, task: Task) -> Task:
+    """What the evaluation of a run asks: the run's own `task`, or the one side that it asks of another data set.
+
+    Raises UserError as `load_task` does, and where a question of it is trained on.
+    """
+    other, key = config.evaluation.dataset, "evaluation.dataset"
+    if other is None:
+        return task
+    graders, rule = task_graders(other)
+    training = config.evaluation.split == "train"
+    if isinstance(other, SumsConfig):
+        asked = _sums(other, held_out=not training)
+    else:
+        rows = load_questions(other, key)[0] if training else load_evaluation_questions(other, key)
+        asked = [Question(*row) for row in rows]
+    if config.advantage.trains:
+        trained = {normalised_question(question.text): question.id for question in task.train}
+        seen = [question for question in asked if normalised_question(question.text) in trained]
+        if seen:
+            raise UserError(
+                f"{key}: question {seen[0].id} of {other.name} is trained on, as {config.dataset.name} "
+                f"{trained[normalised_question(seen[0].text)]} ({len(seen)} such questions); take it out of one of them"
+            )
+    return Task(asked if training else [], [] if training else asked, graders, rule)
+
+
 def task_graders(config: DatasetConfig) -> tuple[dict[str, GradeMany], str]:
     """The graders of a data set by rule, and the rule that rewards."""
     if isinstance(config, SumsConfig):
         return {"last_integer": _grade_sums}, "last_integer"
     if isinstance(config, WordProblemsConfig):
         return {"first_line": _grade_word_problems}, "first_line"
-    return question_graders(config), config.rule
+    return question_graders(config.grader, config.rule), config.rule
 
 
 def _sums(config: SumsConfig, held_out: bool) -> list[Question]:

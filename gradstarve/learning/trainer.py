@@ -82,7 +82,7 @@ class BinaryRewardTrainer(GRPOTrainer):
             reference = copy.deepcopy(policy.model).requires_grad_(False).eval()
         room: int | None = None
         if config.rollout.vllm is not None:
-            room = model_length(config, max(len(prompt_tokens(policy.tokenizer, q, config)) for q in questions))
+            room = model_length(config, max(len(prompt_tokens(policy.tokenizer, q, config.dataset)) for q in questions))
         with from_cache(config, policy.model):
             super().__init__(
                 model=policy.model,

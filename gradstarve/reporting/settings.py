@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from gradstarve.reporting.arms import UNTRAINED, arm_order, distinct_labels
@@ -12,8 +12,13 @@ from gradstarve.reporting.setting_names import name_settings
 from gradstarve.runs.rows import RunRow, identify
 
 
-def read_settings(rows: Sequence[RunRow], sweeps: Iterable[dict[str, Any]]) -> list[Setting]:
-    """All settings with at least one finished run, those with most runs first; each knows what it is missing."""
+def read_settings(
+    rows: Sequence[RunRow], sweeps: Iterable[dict[str, Any]], evaluations: Container[str] | None = None
+) -> list[Setting]:
+    """All settings with at least one finished run, those with most runs first; each knows what it is missing.
+
+    With `evaluations`, what the runs were asked in other ways does not count.
+    """
     wanted = {(run["run"], run["evaluation"]): run for sweep in sweeps for run in sweep["runs"]}
     by_name = {row.run: row for row in rows}
     settings: dict[tuple[str, str], Setting] = {}
@@ -36,6 +41,8 @@ def read_settings(rows: Sequence[RunRow], sweeps: Iterable[dict[str, Any]]) -> l
     for row in rows:
         if row.result is not None:
             for evaluation, final in finals_of(row).items():
+                if evaluations is not None and evaluation not in evaluations:
+                    continue
                 point = Point(row.run, row.folder, row.result["seed"], row.result, final)
                 cell_of(row.result, evaluation).points.append(point)
     for (name, evaluation), identity in wanted.items():

@@ -16,7 +16,8 @@ from gradstarve.runs.sweeps import read_sweep, read_sweeps
 
 @dataclass(frozen=True)
 class Study:
-    """`sweep` is the declaration that everything is restricted to, if any; `loose` are folders that fit no table."""
+    """`sweep` is the declaration that everything is restricted to, if any: its runs, as it has them evaluated. `loose`
+    are folders that fit no table."""
 
     outputs: Path
     rows: Sequence[RunRow]
@@ -60,21 +61,21 @@ def read_study(
     sweeps = read_sweeps(outputs)
     sweep = read_sweep(outputs, sweep_name) if sweep_name is not None else None
     rows = read_rows(outputs, progress)
+    evaluations: set[str] | None = None
     if sweep is not None:
         names = {run["run"] for run in sweep["runs"]}
         # The untrained model belongs to every sweep that starts from it.
         bases = {run["model_key"] for run in sweep["runs"]}
+        evaluations = {run["evaluation"] for run in sweep["runs"]}
         rows = [row for row in rows if row.run in names or (_is_base(row) and row.result["model_key"] in bases)]  # type: ignore[index]
     study = Study(
         outputs,
         rows,
         sweeps,
         sweep,
-        read_settings(rows, [sweep] if sweep is not None else sweeps),
+        read_settings(rows, [sweep] if sweep is not None else sweeps, evaluations),
         unplaced(rows, sweeps),
     )
-    if not study.settings:
-        raise UserError(_nothing(study))
     lacking = study.lacking()
     if sweep is not None and lacking and not allow_partial:
         shown = ", ".join(lacking[:5]) + (f" and {len(lacking) - 5} more" if len(lacking) > 5 else "")
@@ -82,6 +83,8 @@ def read_study(
             f"sweep {study.label}: {len(lacking)} of {len(sweep['runs'])} runs have no result: {shown}. Run them with: "
             f"{' '.join(sweep['command'])}   or add --allow-partial"
         )
+    if not study.settings:
+        raise UserError(_nothing(study))
     return study
 
 

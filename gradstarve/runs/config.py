@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -148,7 +148,7 @@ class EvaluationConfig:
 
     `split: train` asks training questions, for measuring how hard they are. `limit` takes the first questions only;
     `completion_limit` null means the one used in training. `engine` answers at the end of a run; what `eval_every` asks
-    in between is answered by transformers.
+    in between is answered by transformers. `dataset` is asked instead of the one trained on; null asks that one.
     """
 
     name: str
@@ -161,6 +161,7 @@ class EvaluationConfig:
     completion_limit: Positive | None
     batch_size: Positive
     engine: Literal["hf", "vllm"] = "hf"
+    dataset: Annotated[SumsConfig | QuestionsConfig, Discriminator("source")] | None = None
 
 
 @strict
@@ -220,6 +221,11 @@ class RunConfig:
     @property
     def completions_per_step(self) -> int:
         return self.prompts_per_step * self.group_size
+
+    @property
+    def asked(self) -> DatasetConfig:
+        """The data set that the evaluation asks."""
+        return self.dataset if self.evaluation.dataset is None else self.evaluation.dataset
 
 
 _ADAPTER: TypeAdapter[RunConfig] = TypeAdapter(RunConfig)
@@ -303,17 +309,16 @@ def _check(config: RunConfig) -> None:
             f"model={config.model.name} and dataset={config.dataset.name} do not go together: the tiny model reads "
             "sums only, and sums are read by it only"
         )
-    if isinstance(config.dataset, SumsConfig):
-        total = sum(config.dataset.operand_shares.values())
-        if abs(total - 1) > 1e-9:
-            raise UserError(f"dataset.operand_shares: shares should add up to 1, got {total:g}")
-    if isinstance(config.dataset, QuestionsConfig):
-        if "{question}" not in config.dataset.prompt.user:
-            raise UserError("dataset.prompt.user: should contain {question}")
-        if config.dataset.prompt.chat and config.dataset.prompt.answer_prefix:
-            raise UserError("dataset.prompt.answer_prefix: read only where dataset.prompt.chat is false")
-        _check_source(config.dataset, "train", config.dataset.train_path)
-        _check_source(config.dataset, "eval", config.dataset.eval_path)
+    _check_data(config.dataset, "dataset", ("train", "eval"))
+    other = config.evaluation.dataset
+    if other is not None:
+        if type(other) is not type(config.dataset):
+            raise UserError(
+                f"evaluation.dataset: a run that is trained on {config.dataset.name} (source {config.dataset.source}) "
+                f"cannot be asked {other.name} (source {other.source}): choose one of the same source"
+            )
+        # Which training questions there are may depend on the evaluation's.
+        _check_data(other, "evaluation.dataset", ("train", "eval") if config.evaluation.split == "train" else ("eval",))
     _check_reward(config.loss)
     _check_rollout(config.rollout)
     if config.loss.aggregation == "bnpo" and per_pass is not None:
@@ -332,8 +337,6 @@ def _check(config: RunConfig) -> None:
             raise UserError("model.warm_start.concise_shares: should have one share for each of dataset.operand_shares")
         if config.model.hidden_size % config.model.heads:
             raise UserError(f"model.heads: {config.model.heads} does not divide hidden_size {config.model.hidden_size}")
-        if min(config.dataset.operand_shares) < 2:
-            raise UserError("dataset.operand_shares: a sum has at least 2 operands")
     if isinstance(config.model, HubModelConfig) and not Path(config.model.id).is_dir():
         look = f"model_info('{config.model.id}')"
         _check_pinned("model.revision", config.model.revision, "which weights it starts from", look)
@@ -341,15 +344,32 @@ def _check(config: RunConfig) -> None:
             raise UserError("loss.kl: with all weights trained, the reference needs a local folder in model.id")
 
 
-def _check_source(dataset: QuestionsConfig, side: Literal["train", "eval"], path: str | None) -> None:
-    if path is not None:
+def _check_data(dataset: DatasetConfig, key: str, sides: Sequence[Literal["train", "eval"]]) -> None:
+    """`key` is where the data set stands in the config; `sides` are those that the run reads."""
+    if isinstance(dataset, SumsConfig):
+        total = sum(dataset.operand_shares.values())
+        if abs(total - 1) > 1e-9:
+            raise UserError(f"{key}.operand_shares: shares should add up to 1, got {total:g}")
+        if min(dataset.operand_shares) < 2:
+            raise UserError(f"{key}.operand_shares: a sum has at least 2 operands")
+    if isinstance(dataset, QuestionsConfig):
+        if "{question}" not in dataset.prompt.user:
+            raise UserError(f"{key}.prompt.user: should contain {{question}}")
+        if dataset.prompt.chat and dataset.prompt.answer_prefix:
+            raise UserError(f"{key}.prompt.answer_prefix: read only where {key}.prompt.chat is false")
+        for side in sides:
+            _check_source(dataset, key, side)
+
+
+def _check_source(dataset: QuestionsConfig, key: str, side: Literal["train", "eval"]) -> None:
+    if (dataset.train_path if side == "train" else dataset.eval_path) is not None:
         return
     source = dataset.hub_source(side)
     if source.hub_id is None:
-        raise UserError(f"dataset.{side}_path: name a local file, or set dataset.hub_id")
+        raise UserError(f"{key}.{side}_path: name a local file, or set {key}.hub_id")
     own = side == "train" and dataset.train_hub_id is not None
-    key = "dataset.train_revision" if own else "dataset.revision"
-    _check_pinned(key, source.revision, "which questions it asks", f"dataset_info('{source.hub_id}')")
+    revision = f"{key}.train_revision" if own else f"{key}.revision"
+    _check_pinned(revision, source.revision, "which questions it asks", f"dataset_info('{source.hub_id}')")
 
 
 def _check_pinned(key: str, revision: str | None, what: str, look: str) -> None:

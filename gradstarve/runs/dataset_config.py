@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Discriminator, Field
 
 from gradstarve.runs.config_types import Fraction, NonNegative, Positive, strict
+
+Grader = Literal["gsm8k", "math500", "integer"]
+GRADERS: tuple[str, ...] = get_args(Grader)
 
 
 @strict
@@ -63,7 +66,7 @@ class QuestionsConfig:
 
     source: Literal["questions"]
     name: str
-    grader: Literal["gsm8k", "math500", "integer"]
+    grader: Grader
     rule: Literal["strict", "flexible"]
     train_path: str | None
     eval_path: str | None

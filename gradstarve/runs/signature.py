@@ -52,6 +52,7 @@ AS_BEFORE: dict[str, Any] = {
     "loss.random_rate": None,
     "loss.length_limit": None,
     "rollout.vllm": None,
+    "evaluation.dataset": None,
 }
 
 # Raised whenever the same config would draw other samples in an evaluation. 2: each batch from a seed of its own.
@@ -151,6 +152,7 @@ def evaluation_identity(config: RunConfig) -> dict[str, Any]:
     """What `evaluation_key` hashes, readable."""
     evaluation = _as_before(config)["evaluation"]
     evaluation.pop("name")
+    evaluation.pop("dataset", None)  # its questions are below, whether a run is trained on them or not
     if config.evaluation.greedy:
         # Sampled completions depend on the batches that they are drawn in; greedy ones do not.
         for key in ("samples", "temperature", "seed", "batch_size"):
@@ -158,7 +160,7 @@ def evaluation_identity(config: RunConfig) -> dict[str, Any]:
     else:
         evaluation["drawing"] = SAMPLE_DRAWING
     evaluation["completion_limit"] = config.evaluation.completion_limit or config.completion_limit
-    dataset, side = config.dataset, config.evaluation.split
+    dataset, side = config.asked, config.evaluation.split
     if isinstance(dataset, SumsConfig):
         data = {
             "operand_shares": dataset.operand_shares,
@@ -171,7 +173,8 @@ def evaluation_identity(config: RunConfig) -> dict[str, Any]:
         data = _word_problems_identity(dataset)
         data["size"] = dataset.eval_size if side == "eval" else dataset.train_size
     else:
-        data = _training_questions(dataset) if side == "train" else _evaluation_questions(dataset)
+        key = "dataset" if config.evaluation.dataset is None else "evaluation.dataset"
+        data = _training_questions(dataset, key) if side == "train" else _evaluation_questions(dataset, key)
     return {"evaluation": evaluation, "dataset": data}
 
 
@@ -181,7 +184,7 @@ def _training_data(config: RunConfig, plain: dict[str, Any]) -> dict[str, Any]:
         return {**plain, "extractor": INTEGER_VERSION}
     if isinstance(dataset, WordProblemsConfig):
         return {**_word_problems_identity(dataset), "train_size": dataset.train_size}
-    return _training_questions(dataset)
+    return _training_questions(dataset, "dataset")
 
 
 def _word_problems_identity(dataset: WordProblemsConfig) -> dict[str, Any]:
@@ -192,23 +195,23 @@ def _word_problems_identity(dataset: WordProblemsConfig) -> dict[str, Any]:
     return {**fields, "extractor": FIRST_LINE_VERSION}
 
 
-def _evaluation_questions(dataset: QuestionsConfig) -> dict[str, Any]:
+def _evaluation_questions(dataset: QuestionsConfig, key: str) -> dict[str, Any]:
     return {
         **_questions_identity(dataset),
         "answer": dataset.answer,
-        "data": _source_identity(dataset, "eval"),
+        "data": _source_identity(dataset, "eval", key),
     }
 
 
-def _training_questions(dataset: QuestionsConfig) -> dict[str, Any]:
+def _training_questions(dataset: QuestionsConfig, key: str) -> dict[str, Any]:
     # Where overlapping questions are dropped, the evaluation questions decide what is trained on.
     dropping = dataset.overlap == "drop_from_training"
     return {
         **_questions_identity(dataset),
         "answer": dataset.train_answer or dataset.answer,
-        "data": _source_identity(dataset, "train"),
+        "data": _source_identity(dataset, "train", key),
         "train_limit": dataset.train_limit,
-        **({"dropped": _source_identity(dataset, "eval")} if dropping else {}),
+        **({"dropped": _source_identity(dataset, "eval", key)} if dropping else {}),
     }
 
 
@@ -223,11 +226,11 @@ def _questions_identity(dataset: QuestionsConfig) -> dict[str, Any]:
     }
 
 
-def _source_identity(dataset: QuestionsConfig, side: Literal["train", "eval"]) -> dict[str, Any]:
-    """A local file is what it contains, wherever it lies; a hub data set is its id and revision."""
+def _source_identity(dataset: QuestionsConfig, side: Literal["train", "eval"], key: str) -> dict[str, Any]:
+    """A local file is what it contains, wherever it lies; a hub data set is its id and revision. `key`: for errors."""
     path = dataset.train_path if side == "train" else dataset.eval_path
     if path is not None:
-        return {"sha256": file_digest(path, f"dataset.{side}_path")}
+        return {"sha256": file_digest(path, f"{key}.{side}_path")}
     return dataclasses.asdict(dataset.hub_source(side))
 
 

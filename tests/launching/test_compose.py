@@ -21,6 +21,7 @@ AXES = [
     ["advantage=tasa", "advantage=grpo", "advantage=pkpo", None],
     ["model=smollm2_135m", None],
     ["dataset=gsm8k", None],
+    ["dataset@evaluation=math500", "dataset@evaluation=longer_sums", None, None],
     ["seed=-7", "seed=43", "++seed=44", "seed='45'", "seed=abc", "seed=null", None],
     ["learning_rate=1e-5", "learning_rate=3", "completion_limit=${steps}", "learning_rate=nan", None],
     ["optimizer.beta1=0.5", "optimizer={beta1: 0.1, beta2: 0.2}", "~optimizer.beta2", "optimizer=null", None],

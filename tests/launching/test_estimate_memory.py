@@ -323,3 +323,16 @@ def test_a_colocated_engine_without_room_is_told_by_its_share(compose_config: Co
     said = memory_warning(compose_config(*typed), 80 * 10**9, 80 * 10**9)
     assert said is not None and "16.0 are vLLM's, whose weights and one row need " in said
     assert said.endswith("(rollout.vllm.memory_share)")
+
+
+def test_another_data_set_that_is_asked_counts_in_the_evaluation_alone(compose_config: ComposeConfig) -> None:
+    own, other = compose_config(*LARGE), compose_config(*LARGE, "dataset@evaluation=math500")
+    before, found = estimate(own), estimate(other)
+    assert (before.prompts.evaluated, found.prompts.evaluated) == (1319, 500)
+    assert (found.prompts.mean, found.prompts.longest) == (before.prompts.mean, before.prompts.longest)
+    assert found.prompts.asked_longest > 913 > before.prompts.asked_longest == before.prompts.longest
+    assert sized(found).memory.training == sized(before).memory.training
+    rows, tokens = other.evaluation.batch_size, found.prompts.asked_longest + 1024
+    assert sized(found).memory.evaluation_cache == cache(sized(found).shape, rows, tokens, 2)
+    # Once after 120 steps and once in between, of 1,024 tokens each.
+    assert found.tokens_evaluated == 2 * 500 * 1024

@@ -393,7 +393,7 @@ def test_a_prompt_ends_where_the_answer_begins_with_no_thinking(
     trainer, _ = make_trainer(config)
     question = trainer.questions[0]
     (tokens,), *_ = trainer._tokenize_prompts([question.prompt])
-    assert tokens == prompt_tokens(trainer.processing_class, question, config)
+    assert tokens == prompt_tokens(trainer.processing_class, question, config.dataset)
     text = trainer.processing_class.decode(tokens)
     assert "1+1?" in text
     assert text.endswith(

@@ -33,7 +33,7 @@ def test_names_written_in_the_past_still_hold(compose_config: Any, overrides: tu
     [
         "outputs=elsewhere", "dry_run=true", "eval_every=1", "checkpoint_every=7", "completions_per_pass=2",
         "evaluation.limit=5", "evaluation.greedy=false", "model.name=other", "dataset.name=other",
-        "dataset.eval_size=7", "model.gradient_checkpointing=true", "advantage.c=0.5",
+        "dataset.eval_size=7", "dataset@evaluation=longer_sums", "model.gradient_checkpointing=true", "advantage.c=0.5",
     ],
 )  # fmt: skip
 def test_where_and_how_it_is_run_leaves_the_name(compose_config: Any, override: str) -> None:
@@ -83,6 +83,7 @@ def test_an_evaluation_is_what_is_asked_and_how(compose_config: Any) -> None:
         "dataset.eval_size=9",
         "evaluation.greedy=false",
         "evaluation.split=train",
+        "dataset@evaluation=longer_sums",
     ):
         assert evaluation_name(compose_config(override)) != name
 
