@@ -17,7 +17,7 @@ from gradstarve.estimators.degeneracy import degeneracy
 from gradstarve.reporting.cells import Cell, Setting
 from gradstarve.reporting.comparisons import compare_cells, summary_of
 from gradstarve.reporting.setting_names import apart_by_model
-from gradstarve.reporting.statistics import summarise
+from gradstarve.reporting.statistics import Comparison, summarise
 from gradstarve.reporting.tables.pass_at_k import gain_difference
 from gradstarve.reporting.tables.table import shown_p, signed
 from gradstarve.reporting.trajectories import first_and_last
@@ -69,40 +69,44 @@ def tally(readings: Sequence[Reading]) -> str:
 def _above(arm_a: str, size_a: int, arm_b: str, size_b: int, transfer: bool = False) -> Test:
     """The claim that arm a is above arm b."""
 
-    def test(setting: Setting) -> Answer | None:
-        pair = _pair(setting, (arm_a, size_a), (arm_b, size_b), transfer)
-        if pair is None:
-            return None
-        a, b = pair
-        comparison = compare_cells(a, b)
-        verdict: Verdict = "can't be told at this n"
+    def judge(comparison: Comparison) -> Verdict:
         if comparison.permutation.p_two_sided < LEVEL:
-            verdict = "agrees" if comparison.difference > 0 else "disagrees"
-        return verdict, _difference_told(a, b), (*a.runs, *b.runs)
+            return "agrees" if comparison.difference > 0 else "disagrees"
+        return "can't be told at this n"
 
-    return test
+    return _compared((arm_a, size_a), (arm_b, size_b), transfer, judge)
 
 
 def _not_above(arm_a: str, size_a: int, arm_b: str, size_b: int, transfer: bool = False) -> Test:
     """The claim that arm a does not improve on arm b: no difference seen is not yet agreement."""
 
+    def judge(comparison: Comparison) -> Verdict:
+        if comparison.permutation.p_two_sided < LEVEL:
+            return "disagrees" if comparison.difference > 0 else "agrees"
+        if comparison.ci95 is not None and comparison.ci95[1] < NO_GAIN:
+            return "agrees"
+        return "can't be told at this n"
+
+    rule = f" Agreement would need the interval to end below {100 * NO_GAIN:g} points."
+    return _compared((arm_a, size_a), (arm_b, size_b), transfer, judge, rule)
+
+
+def _compared(
+    a: tuple[str, int],
+    b: tuple[str, int],
+    transfer: bool,
+    judge: Callable[[Comparison], Verdict],
+    undecided: str = "",
+) -> Test:
+    """A claim about two arms, each at its group size; `undecided` is said where it can't be told."""
+
     def test(setting: Setting) -> Answer | None:
-        pair = _pair(setting, (arm_a, size_a), (arm_b, size_b), transfer)
+        pair = _pair(setting, a, b, transfer)
         if pair is None:
             return None
-        a, b = pair
-        comparison = compare_cells(a, b)
-        verdict: Verdict = "can't be told at this n"
-        if comparison.permutation.p_two_sided < LEVEL:
-            verdict = "disagrees" if comparison.difference > 0 else "agrees"
-        elif comparison.ci95 is not None and comparison.ci95[1] < NO_GAIN:
-            verdict = "agrees"
-        rule = (
-            f" Agreement would need the interval to end below {100 * NO_GAIN:g} points."
-            if verdict.startswith("can")
-            else ""
-        )
-        return verdict, _difference_told(a, b) + rule, (*a.runs, *b.runs)
+        verdict = judge(compare_cells(*pair))
+        told = _difference_told(*pair) + (undecided if verdict == "can't be told at this n" else "")
+        return verdict, told, (*pair[0].runs, *pair[1].runs)
 
     return test
 

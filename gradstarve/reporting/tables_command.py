@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import gc
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 
 from gradstarve.reporting.build import build_tables, write_figures, write_provenance, write_tables
 from gradstarve.reporting.cells import Setting
 from gradstarve.reporting.claims import read_claims, tally
 from gradstarve.reporting.progress import to_stderr
 from gradstarve.reporting.provenance import explain
-from gradstarve.reporting.study import read_study
+from gradstarve.reporting.study_arguments import configure_study, study_of
 from gradstarve.reporting.tables.table import Table
 from gradstarve.reporting.tables.writers import terminal
 
@@ -25,11 +23,7 @@ MOST_READ = 12  # settings whose claims are read on the screen
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="where the runs lie (default: outputs)")
-    parser.add_argument(
-        "--sweep", metavar="NAME", help="only the runs of this declared sweep, which should be complete"
-    )
-    parser.add_argument("--allow-partial", action="store_true", help="with --sweep: go on although runs are missing")
+    configure_study(parser)
     parser.add_argument(
         "--explain", metavar="TABLE/ROW/COLUMN", help="print the run folders behind a number, write nothing"
     )
@@ -37,9 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    study = read_study(arguments.outputs, arguments.sweep, arguments.allow_partial, to_stderr)
-    # What was read stays to the end: no use in looking through it again for garbage.
-    gc.freeze()
+    study = study_of(arguments)
     tables = build_tables(study)
     if arguments.explain is not None:
         print(explain(tables, arguments.explain, arguments.outputs))
