@@ -14,7 +14,7 @@ import pyarrow
 from gradstarve.analysis.text import printable
 from gradstarve.errors import UserError
 from gradstarve.learning.questions import GradeMany, question_graders
-from gradstarve.learning.tasks import task_graders
+from gradstarve.learning.tasks import made_graders, task_graders
 from gradstarve.runs.config import read_config
 from gradstarve.runs.dataset_config import GRADERS, DatasetConfig
 from gradstarve.runs.files import read_json
@@ -93,6 +93,11 @@ def _graders(evaluation: Path, trained_on: DatasetConfig) -> tuple[dict[str, Gra
     asked = (summary.get("identity") or {}).get("dataset") or {}
     if asked.get("grader") in GRADERS:
         return question_graders(asked["grader"], asked["rule"]), asked["rule"]
+    if asked.get("source") == "word_problems":
+        return made_graders("word_problems")
+    if "operand_shares" in asked:
+        return made_graders("sums")
+    # Written before summaries said what was asked.
     return task_graders(trained_on)
 
 

@@ -57,6 +57,11 @@ def key_of(override: Override) -> str:
     return override.get_key_element().lstrip("+~")
 
 
+def chooses_nothing(override: Override) -> bool:
+    """Whether it leaves a group without a choice in its second place, as `dataset@evaluation=null` does."""
+    return override.package is not None and not override.is_sweep_override() and override.value() is None
+
+
 def choices(override: Override) -> Sequence[str]:
     """The overrides, one a value, that stand for this one: itself where it is neither a list nor a range."""
     key = override.get_key_element()

@@ -14,7 +14,7 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.types import Override
 
 from gradstarve.errors import UserError, nearest
-from gradstarve.launching.combinations import choices, key_of, parse_overrides
+from gradstarve.launching.combinations import choices, chooses_nothing, key_of, parse_overrides
 from gradstarve.launching.hydra_errors import one_line
 
 MISTAKE, INTERRUPTED = 2, 130
@@ -84,7 +84,9 @@ def check(typed: Sequence[str]) -> list[str]:
     left = list(typed)
     for text in arguments.overrides:
         left.remove(text)
-    return [*left, *(_with_plus(override) for override in overrides)]
+    # `dataset@evaluation=null` is how it is anyway; Hydra knows null in a list of defaults alone.
+    kept = [override for override in overrides if multirun or not chooses_nothing(override)]
+    return [*left, *(_with_plus(override) for override in kept)]
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
@@ -101,8 +103,10 @@ def _check_groups(override: Override) -> None:
     key, value = key_of(override), override.value()
     if key == "hydra/sweeper" and value != "gradstarve":
         raise UserError(f"{override.input_line}: runs are taken from hydra/sweeper=gradstarve only")
-    if key in GROUPS and isinstance(value, bool | int | float):
-        raise UserError(f"{override.input_line}: {key} is chosen by a name, one of conf/{key}/")
+    group = key.partition("@")[0]
+    no_name = isinstance(value, bool | int | float) or (value is None and key == group and not override.is_delete())
+    if group in GROUPS and no_name:
+        raise UserError(f"{override.input_line}: {group} is chosen by a name, one of conf/{group}/")
 
 
 def _check_single(override: Override) -> None:

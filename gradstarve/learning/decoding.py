@@ -93,7 +93,7 @@ def ask(tokenizer: Any, questions: Sequence[Question], config: RunConfig) -> lis
     return [
         Asked(question, sample, tokens)
         for question in questions
-        for tokens in [tuple(prompt_tokens(tokenizer, question, config.asked))]
+        for tokens in [tuple(prompt_tokens(tokenizer, question, config.asked_dataset))]
         for sample in range(samples)
     ]
 

@@ -103,7 +103,7 @@ def write_summary(folder: Path, run: str, config: RunConfig, summary: dict[str, 
     content = {
         "evaluation": evaluation_name(config),
         "key": evaluation_key(config),
-        "dataset": config.asked.name,
+        "dataset": config.asked_dataset.name,
         "identity": evaluation_identity(config),
         "run": run,
         "by_step": by_step,

@@ -34,8 +34,8 @@ def load_questions(config: QuestionsConfig, key: str = "dataset") -> tuple[list[
     Raises UserError with file and row for a missing column, a gold that cannot be read, or a question that stands in
     both (compared without case, white space and punctuation).
     """
-    train = _rows(config, "train", key)
-    evaluation = load_evaluation_questions(config, key)
+    train = load_side(config, "train", key)
+    evaluation = load_side(config, "eval", key)
     seen = {normalised_question(text): row_id for row_id, _, text, _ in evaluation}
     shared = [row for row in train if normalised_question(row[2]) in seen]
     if shared and config.overlap == "refuse":
@@ -50,11 +50,6 @@ def load_questions(config: QuestionsConfig, key: str = "dataset") -> tuple[list[
         train = [row for row in train if row not in shared]
     train = train[: config.train_limit]
     return train, evaluation
-
-
-def load_evaluation_questions(config: QuestionsConfig, key: str) -> list[Row]:
-    """Evaluation rows alone. Raises UserError as `load_questions` does."""
-    return _rows(config, "eval", key)
 
 
 def build_prompt(config: PromptConfig, question: str) -> Prompt:
@@ -97,19 +92,18 @@ def question_graders(grader: str, rule: str) -> dict[str, GradeMany]:
     }
 
 
-def _read_gold(answer: str, grader: str, solutions: str | None) -> str:
+def _read_gold(answer: str, grader: str, boxed: bool) -> str:
     """The gold inside a row's answer. Raises ValueError where no completion could be compared with it.
 
-    `solutions`: the key that names the column where it holds solutions of mathematics; what stands in no box there is
-    no gold.
+    `boxed`: what stands in no box is a solution of mathematics, and no gold.
     """
     if grader == "integer":
         return str(int(answer))
     if grader == "gsm8k":
         return parse_gold_gsm8k(answer)
     found = boxes(answer)
-    if solutions is not None and not found:
-        raise ValueError(f"{solutions}: no \\boxed{{...}} around the answer")
+    if boxed and not found:
+        raise ValueError("no \\boxed{...} around the answer")
     gold = answer[found[-1][1] : found[-1][2]] if found else answer
     if found and not gold.strip():
         raise ValueError("the last \\boxed{...} is empty")
@@ -117,8 +111,9 @@ def _read_gold(answer: str, grader: str, solutions: str | None) -> str:
     return gold
 
 
-def _rows(config: QuestionsConfig, side: Literal["train", "eval"], key: str) -> list[Row]:
-    path = config.train_path if side == "train" else config.eval_path
+def load_side(config: QuestionsConfig, side: Literal["train", "eval"], key: str) -> list[Row]:
+    """The rows of one side, whatever the other holds. Raises UserError with file and row."""
+    path = config.path(side)
     answer_column = (config.train_answer if side == "train" else None) or config.answer
     where, records = (
         _read_file(path, f"{key}.{side}_path") if path is not None else _read_hub(config, config.hub_source(side), key)
@@ -133,9 +128,10 @@ def _rows(config: QuestionsConfig, side: Literal["train", "eval"], key: str) -> 
                 raise UserError(f"{where}, row {number}: no text in column {column!r}. {nearest(column, record)}")
         question, answer = str(record[config.question]), str(record[answer_column])
         try:
-            gold = _read_gold(answer, config.grader, f"{key}.train_answer" if boxed else None)
+            gold = _read_gold(answer, config.grader, boxed)
         except ValueError as error:
-            raise UserError(f"{where}, row {number}: {error}") from None
+            column = f"{key}.train_answer: " if boxed else ""
+            raise UserError(f"{where}, row {number}: {column}{error}") from None
         rows.append((f"{side}/{number - 1}", build_prompt(config.prompt, question), question, gold))
     if not rows:
         raise UserError(f"{where}: no rows")

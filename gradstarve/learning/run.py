@@ -103,13 +103,13 @@ def _execute(config: RunConfig, folder: RunFolder, say: Say, stopping: Stopping,
         return
     seed_everything(config.seed)
     task = load_task(config.dataset)
-    asked = task_asked(config, task)
+    asked_task = task_asked(config, task)
     if config.advantage.trains:
         say(f"advantage {config.advantage.name}: {_formula(config)}; reward: {told(config.loss)}")
-        summary = _train(config, folder, task, asked, say, stopping, track)
+        summary = _train(config, folder, task, asked_task, say, stopping, track)
     else:
         track()
-        summary = _final_evaluation(load_policy(config, say), asked, config, folder, 0, say, stopping)
+        summary = _final_evaluation(load_policy(config, say), asked_task, config, folder, 0, say, stopping)
     folder.write_result(_result(config, folder, summary, len(task.train)))
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
 
@@ -124,25 +124,25 @@ def _record_session(folder: RunFolder) -> None:
 
 
 def _train(
-    config: RunConfig, folder: RunFolder, task: Task, asked: Task, say: Say, stopping: Stopping, track: Track
+    config: RunConfig, folder: RunFolder, task: Task, asked_task: Task, say: Say, stopping: Stopping, track: Track
 ) -> dict[str, Any]:
     """Train, from the newest whole checkpoint where there is one, and evaluate.
 
     The final weights appear whole once training has ended, so where they are, only the steps after them are left to do.
     """
     if not folder.weights.is_dir():
-        _train_to_the_end(config, folder, task, asked, say, stopping, track)
+        _train_to_the_end(config, folder, task, asked_task, say, stopping, track)
         gc.collect()  # the trainer and its model, before the kept weights are loaded beside them
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
     track()
     folder.close_tables()
     policy = load_trained(config, folder.weights, say)
-    return _final_evaluation(policy, asked, config, folder, config.steps, say, stopping)
+    return _final_evaluation(policy, asked_task, config, folder, config.steps, say, stopping)
 
 
 def _train_to_the_end(
-    config: RunConfig, folder: RunFolder, task: Task, asked: Task, say: Say, stopping: Stopping, track: Track
+    config: RunConfig, folder: RunFolder, task: Task, asked_task: Task, say: Say, stopping: Stopping, track: Track
 ) -> None:
     """Raises Stopped after the step in which `stopping` said yes, with a checkpoint of that step."""
     require_engine(config, say)
@@ -160,7 +160,7 @@ def _train_to_the_end(
         config, policy, task.train, task.grade, recorder, folder.checkpoints, processes.count(), say=say
     )
     if leads:
-        trainer.add_callback(_Evaluator(trainer, policy, asked, config, folder, say, stopping))
+        trainer.add_callback(_Evaluator(trainer, policy, asked_task, config, folder, say, stopping))
         trainer.add_callback(_Progress(config, say))
     trainer.add_callback(_Stop(config, stopping))
     if checkpoint is None:
@@ -175,7 +175,7 @@ def _train_to_the_end(
 
 
 def _final_evaluation(
-    policy: Policy, asked: Task, config: RunConfig, folder: RunFolder, step: int, say: Say, stopping: Stopping
+    policy: Policy, asked_task: Task, config: RunConfig, folder: RunFolder, step: int, say: Say, stopping: Stopping
 ) -> dict[str, Any]:
     say("evaluating")
     place = folder.evaluation(config)
@@ -183,7 +183,7 @@ def _final_evaluation(
     engine = config.evaluation.engine
     if engine == "hf":  # vLLM takes the weights from a folder, and wants the whole GPU
         model.to("cuda" if torch.cuda.is_available() else "cpu")
-    summary = evaluate(model, policy.tokenizer, asked, config, step, place, say, stopping, engine)
+    summary = evaluate(model, policy.tokenizer, asked_task, config, step, place, say, stopping, engine)
     summary["tokens"] = _generated_tokens(folder, step)
     write_summary(place, folder.name, config, summary, final=True)
     if summary["truncated"] > MUCH_TRUNCATED:
@@ -197,9 +197,9 @@ def _final_evaluation(
 
 def _evaluate_kept(config: RunConfig, folder: RunFolder, say: Say, stopping: Stopping) -> None:
     trained = config.advantage.trains
+    asked_task = task_asked(config, load_task(config.dataset))
     policy = load_trained(config, folder.weights, say) if trained else load_policy(config, say)
-    asked = task_asked(config, load_task(config.dataset))
-    _final_evaluation(policy, asked, config, folder, config.steps if trained else 0, say, stopping)
+    _final_evaluation(policy, asked_task, config, folder, config.steps if trained else 0, say, stopping)
 
 
 def _save_weights(trainer: BinaryRewardTrainer, tokenizer: Any, folder: RunFolder) -> None:
@@ -232,13 +232,13 @@ class _Evaluator(TrainerCallback):
         self,
         trainer: BinaryRewardTrainer,
         policy: Policy,
-        asked: Task,
+        asked_task: Task,
         config: RunConfig,
         folder: RunFolder,
         say: Say,
         stopping: Stopping,
     ) -> None:
-        self.trainer, self.policy, self.asked = trainer, policy, asked
+        self.trainer, self.policy, self.asked_task = trainer, policy, asked_task
         self.config, self.folder, self.say, self.stopping = config, folder, say, stopping
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -259,7 +259,14 @@ class _Evaluator(TrainerCallback):
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         place = self.folder.evaluation(self.config)
         summary = evaluate(
-            model, self.policy.tokenizer, self.asked, self.config, state.global_step, place, self.say, self.stopping
+            model,
+            self.policy.tokenizer,
+            self.asked_task,
+            self.config,
+            state.global_step,
+            place,
+            self.say,
+            self.stopping,
         )
         summary["tokens"] = _generated_tokens(self.folder, state.global_step)
         write_summary(place, self.folder.name, self.config, summary, final=False)
@@ -316,7 +323,7 @@ def _result(config: RunConfig, folder: RunFolder, evaluation: dict[str, Any], tr
         "setting": setting_key(config) if trained else None,
         "model_key": model_key(config),
         "signature": signature(config),
-        "evaluation": {"name": evaluation_name(config), **evaluation},
+        "evaluation": {"name": evaluation_name(config), "dataset": config.asked_dataset.name, **evaluation},
         **(_training_summary(folder) if trained else _NO_TRAINING),
         "train_questions": train_questions if trained else None,
         "code": {**seen["code"], "dirty": bool(seen["code"]["dirty"] or seen["mixed"])},

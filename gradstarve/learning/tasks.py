@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from gradstarve.errors import UserError
 from gradstarve.grading import Grade, normalised_question
 from gradstarve.grading.integers import grade_first_line, grade_integer
-from gradstarve.learning.questions import GradeMany, Prompt, load_evaluation_questions, load_questions, question_graders
+from gradstarve.learning.questions import GradeMany, Prompt, load_questions, load_side, question_graders
 from gradstarve.learning.sums import concise_answer, draw_sums, question_text
 from gradstarve.learning.word_problems import draw_examples, draw_word_problems, prompt_text
 from gradstarve.runs.config import RunConfig
-from gradstarve.runs.dataset_config import DatasetConfig, SumsConfig, WordProblemsConfig
+from gradstarve.runs.dataset_config import DatasetConfig, QuestionsConfig, SumsConfig, WordProblemsConfig
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Task:
-    """Training and evaluation questions that share none, and the graders. A side that is not read may be empty.
+    """Training and evaluation questions that share none, and the graders.
 
     `graders` are all rules that evaluation reports, by name; `rule` names the one that rewards.
     """
@@ -54,8 +55,9 @@ def load_task(config: DatasetConfig) -> Task:
 
 
 def task_asked(config: RunConfig, task: Task) -> Task:
-    """What the evaluation of a run asks: the run's own `task`, or the one side that it asks of another data set.
+    """What the evaluation of a run asks: the run's own `task`, or another data set.
 
+    Of that the side alone is loaded that is asked, and the other is empty: its training questions may not be to be had.
     Raises UserError as `load_task` does, and where a question of it is trained on.
     """
     other, key = config.evaluation.dataset, "evaluation.dataset"
@@ -66,7 +68,7 @@ def task_asked(config: RunConfig, task: Task) -> Task:
     if isinstance(other, SumsConfig):
         asked = _sums(other, held_out=not training)
     else:
-        rows = load_questions(other, key)[0] if training else load_evaluation_questions(other, key)
+        rows = load_questions(other, key)[0] if training else load_side(other, "eval", key)
         asked = [Question(*row) for row in rows]
     if config.advantage.trains:
         trained = {normalised_question(question.text): question.id for question in task.train}
@@ -81,11 +83,16 @@ def task_asked(config: RunConfig, task: Task) -> Task:
 
 def task_graders(config: DatasetConfig) -> tuple[dict[str, GradeMany], str]:
     """The graders of a data set by rule, and the rule that rewards."""
-    if isinstance(config, SumsConfig):
+    if isinstance(config, QuestionsConfig):
+        return question_graders(config.grader, config.rule), config.rule
+    return made_graders(config.source)
+
+
+def made_graders(source: Literal["sums", "word_problems"]) -> tuple[dict[str, GradeMany], str]:
+    """Those of questions that are made here."""
+    if source == "sums":
         return {"last_integer": _grade_sums}, "last_integer"
-    if isinstance(config, WordProblemsConfig):
-        return {"first_line": _grade_word_problems}, "first_line"
-    return question_graders(config.grader, config.rule), config.rule
+    return {"first_line": _grade_word_problems}, "first_line"
 
 
 def _sums(config: SumsConfig, held_out: bool) -> list[Question]:

@@ -17,7 +17,8 @@ def read_settings(
 ) -> list[Setting]:
     """All settings with at least one finished run, those with most runs first; each knows what it is missing.
 
-    With `evaluations`, what the runs were asked in other ways does not count.
+    With `evaluations`, trained runs count as they were evaluated in these ways. The untrained model counts in all: it
+    belongs to every setting that starts from it, and its samples say how hard the questions are.
     """
     wanted = {(run["run"], run["evaluation"]): run for sweep in sweeps for run in sweep["runs"]}
     by_name = {row.run: row for row in rows}
@@ -41,7 +42,8 @@ def read_settings(
     for row in rows:
         if row.result is not None:
             for evaluation, final in finals_of(row).items():
-                if evaluations is not None and evaluation not in evaluations:
+                own = row.result["setting"] is None or evaluations is None or evaluation in evaluations
+                if not own:
                     continue
                 point = Point(row.run, row.folder, row.result["seed"], row.result, final)
                 cell_of(row.result, evaluation).points.append(point)
@@ -115,7 +117,16 @@ def _finish(settings: dict[tuple[str, str], Setting], bases: dict[tuple[str, str
             settings[model, evaluation] = alone
     kept = [s for s in settings.values() if s.points or (s.base is not None and s.base.points)]
     kept.sort(
-        key=lambda s: (-len(s.points), s.on_training, not _own_evaluation(s), s.model, s.dataset, s.evaluation, s.key)
+        key=lambda s: (
+            -len(s.points),
+            s.on_training,
+            s.transfer,
+            not _own_evaluation(s),
+            s.model,
+            s.dataset,
+            s.evaluation,
+            s.key,
+        )
     )
     kept = [setting for number, setting in enumerate(kept) if not any(_repeats(setting, s) for s in kept[:number])]
     name_settings(kept)

@@ -66,11 +66,17 @@ def describe(folder: RunFolder) -> dict[str, Any]:
         "provenance": folder.provenance(),
         "result": row.result,
         "evaluations": {
-            name: summary["final"]
+            name: {**({"dataset": summary["dataset"]} if "dataset" in summary else {}), **summary["final"]}
             for name, summary in row.evaluations.items()
             if isinstance(summary.get("final"), dict)
         },
     }
+
+
+def _asked(final: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """The data set that was asked, where it is not the one trained on."""
+    asked = final.get("dataset")
+    return f" on {asked}" if asked not in {None, (config.get("dataset") or {}).get("name")} else ""
 
 
 def _formula(advantage: Any, folder: Path) -> str:
@@ -130,8 +136,9 @@ def as_text(shown: Mapping[str, Any]) -> str:
             f"in {result['seconds']['total']:.0f} s"
         )
     for name, final in shown["evaluations"].items():
+        asked = _asked(final, shown["config"])
         lines.append(
-            f"  {name}: {_percent(final['accuracy'])} ({final['right']} of {final['n']}), truncated "
+            f"  {name}{asked}: {_percent(final['accuracy'])} ({final['right']} of {final['n']}), truncated "
             f"{_percent(final['truncated'])}, unverifiable {final['unverifiable']}"
         )
     if result is not None and "finished" in result:

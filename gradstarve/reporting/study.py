@@ -16,8 +16,8 @@ from gradstarve.runs.sweeps import read_sweep, read_sweeps
 
 @dataclass(frozen=True)
 class Study:
-    """`sweep` is the declaration that everything is restricted to, if any: its runs, as it has them evaluated. `loose`
-    are folders that fit no table."""
+    """`sweep` is the declaration that everything is restricted to, if any: its runs, in the evaluations that it
+    declares. `loose` are folders that fit no table."""
 
     outputs: Path
     rows: Sequence[RunRow]
@@ -93,6 +93,9 @@ def _is_base(row: RunRow) -> bool:
 
 
 def _nothing(study: Study) -> str:
+    if study.sweep is not None and any(row.result is not None for row in study.rows):
+        again = " ".join(study.sweep["command"])
+        return f"no run of sweep {study.label} has been evaluated as it says; evaluate them with: {again}"
     states: dict[str, int] = {}
     for row in study.rows:
         states[row.state] = states.get(row.state, 0) + 1

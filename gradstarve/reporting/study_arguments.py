@@ -13,7 +13,9 @@ from gradstarve.reporting.study import Study, read_study
 def configure_study(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="where the runs lie (default: outputs)")
     parser.add_argument(
-        "--sweep", metavar="NAME", help="only this declared sweep, as it has its runs evaluated; it should be complete"
+        "--sweep",
+        metavar="NAME",
+        help="only this declared sweep: its runs and its evaluations, which should be complete",
     )
     parser.add_argument("--allow-partial", action="store_true", help="with --sweep: go on although runs are missing")
 

@@ -148,7 +148,7 @@ class EvaluationConfig:
 
     `split: train` asks training questions, for measuring how hard they are. `limit` takes the first questions only;
     `completion_limit` null means the one used in training. `engine` answers at the end of a run; what `eval_every` asks
-    in between is answered by transformers. `dataset` is asked instead of the one trained on; null asks that one.
+    in between is answered by transformers. `dataset` is asked instead of the data set trained on, which null asks.
     """
 
     name: str
@@ -223,7 +223,7 @@ class RunConfig:
         return self.prompts_per_step * self.group_size
 
     @property
-    def asked(self) -> DatasetConfig:
+    def asked_dataset(self) -> DatasetConfig:
         """The data set that the evaluation asks."""
         return self.dataset if self.evaluation.dataset is None else self.evaluation.dataset
 
@@ -362,7 +362,7 @@ def _check_data(dataset: DatasetConfig, key: str, sides: Sequence[Literal["train
 
 
 def _check_source(dataset: QuestionsConfig, key: str, side: Literal["train", "eval"]) -> None:
-    if (dataset.train_path if side == "train" else dataset.eval_path) is not None:
+    if dataset.path(side) is not None:
         return
     source = dataset.hub_source(side)
     if source.hub_id is None:

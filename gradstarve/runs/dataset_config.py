@@ -85,6 +85,10 @@ class QuestionsConfig:
     train_answer: str | None = None
     overlap: Literal["refuse", "drop_from_training"] = "refuse"
 
+    def path(self, side: Literal["train", "eval"]) -> str | None:
+        """The local file of one side."""
+        return self.train_path if side == "train" else self.eval_path
+
     def hub_source(self, side: Literal["train", "eval"]) -> HubSource:
         """Where one side comes from when it has no local file."""
         if side == "train" and self.train_hub_id is not None:

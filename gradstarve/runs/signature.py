@@ -152,7 +152,7 @@ def evaluation_identity(config: RunConfig) -> dict[str, Any]:
     """What `evaluation_key` hashes, readable."""
     evaluation = _as_before(config)["evaluation"]
     evaluation.pop("name")
-    evaluation.pop("dataset", None)  # its questions are below, whether a run is trained on them or not
+    evaluation.pop("dataset", None)  # hashed below, wherever it stands in the config
     if config.evaluation.greedy:
         # Sampled completions depend on the batches that they are drawn in; greedy ones do not.
         for key in ("samples", "temperature", "seed", "batch_size"):
@@ -160,7 +160,7 @@ def evaluation_identity(config: RunConfig) -> dict[str, Any]:
     else:
         evaluation["drawing"] = SAMPLE_DRAWING
     evaluation["completion_limit"] = config.evaluation.completion_limit or config.completion_limit
-    dataset, side = config.asked, config.evaluation.split
+    dataset, side = config.asked_dataset, config.evaluation.split
     if isinstance(dataset, SumsConfig):
         data = {
             "operand_shares": dataset.operand_shares,
@@ -228,7 +228,7 @@ def _questions_identity(dataset: QuestionsConfig) -> dict[str, Any]:
 
 def _source_identity(dataset: QuestionsConfig, side: Literal["train", "eval"], key: str) -> dict[str, Any]:
     """A local file is what it contains, wherever it lies; a hub data set is its id and revision. `key`: for errors."""
-    path = dataset.train_path if side == "train" else dataset.eval_path
+    path = dataset.path(side)
     if path is not None:
         return {"sha256": file_digest(path, f"{key}.{side}_path")}
     return dataclasses.asdict(dataset.hub_source(side))

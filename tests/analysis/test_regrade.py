@@ -9,9 +9,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from gradstarve.analysis.regrade import regrade
 from gradstarve.cli import main
-from gradstarve.runs.files import write_parquet
+from gradstarve.runs.files import write_json, write_parquet
 from gradstarve.runs.folder import RunFolder
+from gradstarve.runs.signature import evaluation_identity
 
 
 def stored(compose_config: Any, tmp_path: Path, verdicts: list[str]) -> RunFolder:
@@ -51,6 +53,25 @@ def test_what_moved_is_listed(compose_config: Any, tmp_path: Path, capsys: pytes
         ("eval/1", "right", "wrong"),
     ]
     assert before == sorted((p, p.stat().st_mtime_ns) for p in folder.path.rglob("*"))
+
+
+def test_each_evaluation_is_graded_by_the_rules_of_what_it_asked(compose_config: Any, tmp_path: Path) -> None:
+    """The untrained model is one run, whatever it was asked first."""
+    first = compose_config("model=smollm2_135m", "dataset=gsm8k", "advantage=base", f"outputs={tmp_path}")
+    folder = RunFolder.of(first)
+    folder.write_config(first)
+    problems = compose_config("model=smollm2_135m", "dataset=word_problems", "advantage=base", f"outputs={tmp_path}")
+    assert RunFolder.of(problems).path == folder.path
+    # Right on its first line; the last number, which GSM8K's rule reads, is another one.
+    frame = pd.DataFrame(
+        {"question_id": ["eval/0"], "gold": ["7"], "completion": ["7\nQ: 5"], "truncated": [False],
+         "extracted": ["7"], "verdict": ["right"]}
+    )  # fmt: skip
+    write_parquet(folder.evaluation(problems) / "step-000000.parquet", frame)
+    summary = {"identity": evaluation_identity(problems)}
+    write_json(folder.evaluation(problems) / "summary.json", summary)
+    (row,) = regrade(folder)
+    assert row["moved"] == []
 
 
 def test_an_unknown_rule_or_no_runs_is_one_line(

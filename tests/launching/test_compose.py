@@ -74,6 +74,13 @@ def test_what_hydra_refuses_is_refused(loader: ConfigLoader, overrides: list[str
     assert str(ours.value) == str(theirs.value)
 
 
+def test_no_other_data_set_is_asked_by_default_and_by_null(loader: ConfigLoader) -> None:
+    """Hydra itself refuses a null that was typed."""
+    composer = Composer(loader, "config", [])
+    assert composer.compose(["dataset@evaluation=null", "seed=1"]) == composer.compose(["seed=1"])
+    assert composer.compose(["dataset@evaluation=longer_sums"])["evaluation"]["dataset"]["name"] == "longer_sums"
+
+
 def test_a_copy_is_given_out_each_time(loader: ConfigLoader) -> None:
     composer = Composer(loader, "config", [])
     first = composer.compose(["seed=1"])

@@ -97,6 +97,22 @@ def eight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configs: dict[str, Ru
     return configs
 
 
+def test_runs_that_two_sweeps_have_evaluated_otherwise_stand_in_two_grids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compose_config: Compose, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own, longer = compose_config(), compose_config("dataset@evaluation=longer_sums")
+    write_done(own, 0.625)
+    write_json(RunFolder.of(own).evaluation(longer) / "summary.json", {"final": {"accuracy": 0.125}})
+    for name, config in (("own", own), ("longer", longer)):
+        declare(Path("outputs"), name, None, ["run.py"], [config])
+    told = " ".join(asked(capsys).split())
+    assert told.count("setting ") == 2
+    for config, accuracy in ((own, "62.5 %"), (longer, "12.5 %")):
+        assert accuracy in told.split(f"evaluation {evaluation_name(config)}")[1].split("setting")[0]
+    assert "evaluation" not in asked(capsys, "own")
+
+
 def test_json_says_where_each_run_stands(eight: dict[str, RunConfig], capsys: pytest.CaptureFixture[str]) -> None:
     with claim(RunFolder.of(eight["running"]).path):
         rows = {row["run"]: row for row in json.loads(asked(capsys, "mine", "--json"))}

@@ -112,6 +112,11 @@ def test_a_twin_differs_in_the_keys_that_it_lists_and_in_nothing_else(name: str,
             assert len({getattr(c, key) for c in ours}) == len({getattr(c, key) for c in original})
 
 
+def test_the_transfer_check_trains_nothing_of_its_own(composer: Composer) -> None:
+    others = {run_name(config) for name in ("table1", "g8_control") for config in configs(name, composer)}
+    assert {run_name(config) for config in configs("math500_transfer", composer)} < others
+
+
 def test_every_twin_belongs_to_a_sweep() -> None:
     assert [f"{name}-tiny" for name in PAPERS] == TWINS
 

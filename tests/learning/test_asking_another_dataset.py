@@ -150,6 +150,26 @@ def test_a_question_that_is_trained_on_is_not_asked(chat: Any, tmp_path: Path, s
     assert len(task_asked(chat(*again, "advantage=base"), load_task(config.dataset)).evaluation) == 4
 
 
+def test_the_training_questions_of_another_data_set(chat: Any, tmp_path: Path) -> None:
+    """How hard they are, say: all of them, as its own training would have them."""
+    rows = [{"question": f"What is {n} and one?", "answer": f"#### {n + 1}"} for n in range(3)]
+    for side, content in (("train", rows), ("eval", rows[:1])):
+        (tmp_path / f"other_{side}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in content))
+    config = chat(
+        "dataset@evaluation=gsm8k", "evaluation.split=train", "evaluation.dataset.overlap=drop_from_training",
+        *(f"evaluation.dataset.{side}_path={tmp_path / f'other_{side}.jsonl'}" for side in ("train", "eval")),
+    )  # fmt: skip
+    asked = task_asked(config, load_task(config.dataset))
+    assert [question.gold for question in asked.train] == ["2", "3"] and not asked.evaluation
+
+
+def test_data_are_loaded_once_for_all_runs(chat: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = (tmp_path / "train.jsonl").read_text()
+    (tmp_path / "eval.jsonl").write_text(rows.splitlines()[0] + "\n")
+    fetch([chat("dataset.overlap=drop_from_training", f"advantage={arm}") for arm in ("sign", "drgrpo", "base")], print)
+    assert capsys.readouterr().err.count("1 training questions stand in the evaluation too") == 1
+
+
 def test_a_mistake_names_the_key_of_the_evaluation(chat: Any, compose_config: Any, tmp_path: Path) -> None:
     absent = tmp_path / "absent.jsonl"
     config = chat("dataset@evaluation=math500", f"evaluation.dataset.eval_path={absent}")

@@ -39,7 +39,7 @@ def test_a_solution_s_gold_is_its_last_box_and_an_answer_is_one_with_or_without(
     [
         ("Half of one is one half.", r"dataset\.train_answer: no \\boxed\{\.\.\.\} around the answer"),
         (r"It is \boxed{\frac{1}{2}", r"dataset\.train_answer: no \\boxed\{\.\.\.\} around the answer"),
-        (r"First \boxed{1}, then \boxed{ }.", r"the last \\boxed\{\.\.\.\} is empty"),
+        (r"First \boxed{1}, then \boxed{ }.", r"dataset\.train_answer: the last \\boxed\{\.\.\.\} is empty"),
     ],
 )
 def test_a_solution_without_an_answer_is_named_by_file_and_row(

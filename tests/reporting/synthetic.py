@@ -154,7 +154,8 @@ def write_run(
             "model_id": getattr(config.model, "id", config.model.name), "dataset": config.dataset.name,
             "cell": cell_key(config), "setting": setting_key(config) if trains else None,
             "model_key": model_key(config),
-            "signature": signature(config), "evaluation": {"name": evaluation_name(config), **final},
+            "signature": signature(config),
+            "evaluation": {"name": evaluation_name(config), "dataset": config.asked_dataset.name, **final},
             "shares": shares_of([g["n_plus"] for g in groups], group, truncated) if trains else None,
             "reward_first": sum(per_step[:10]) / 10 if trains else None,
             "reward_last": sum(per_step[-10:]) / 10 if trains else None,
@@ -207,7 +208,7 @@ def write_evaluation(
         {
             "evaluation": config.evaluation.name, "key": place.name.rsplit("-", 1)[-1],
             "identity": dict(identity or evaluation_identity(config)), "run": folder.name,
-            "dataset": dataset or config.dataset.name, "final": dict(final),
+            "dataset": dataset or config.asked_dataset.name, "final": dict(final),
             "by_step": {**(earlier or {}), str(final["step"]): dict(final)},
         },
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
+import pandas as pd
 import pytest
 import synthetic
 
@@ -51,6 +52,34 @@ def test_a_sweep_wants_the_evaluation_that_it_declared(outputs: Any) -> None:
     code, _, err = outputs.call("tables", "--sweep", "mine")
     assert code == 2
     assert "1 of 1 runs" in err
+
+
+def test_a_sweep_counts_the_evaluations_that_it_declares_and_no_others(outputs: Any) -> None:
+    runs = [config for arm in ("sign", "drgrpo") for config in outputs.cell(arm, [80, 84])]
+    first = outputs.config("sign", 4, 42, evaluation__limit=50)
+    synthetic.write_run(outputs.config("sign", 4, 44, evaluation__limit=50), 40, 50)
+    outputs.base()
+    outputs.declare(runs, "whole")
+    outputs.declare([first], "first")
+    outputs.tables("--sweep", "whole")
+    (table,) = (outputs.path / "tables" / "whole").glob("table1-*.csv")
+    assert pd.read_csv(table).set_index("arm").loc[["base", "sign", "drgrpo"], "n"].tolist() == [1, 2, 2]
+    # Its run is there, but was not asked so.
+    code, _, err = outputs.call("tables", "--sweep", "first", "--allow-partial")
+    assert code == 2
+    assert "no run of sweep first has been evaluated as it says; evaluate them with: python run.py" in err
+
+
+def test_answers_of_another_data_set_are_never_taken_for_the_own(outputs: Any) -> None:
+    """Also where result.json is all that is left of an evaluation."""
+    longer = {"source": "sums", "name": "longer_sums", "operand_shares": {6: 1.0}, "largest_operand": 9,
+              "train_size": 10, "eval_size": 100, "seed": 0}  # fmt: skip
+    for config in [c for arm in ("sign", "drgrpo") for c in outputs.cell(arm, [80, 84], evaluation__dataset=longer)]:
+        shutil.rmtree(RunFolder.of(config).path / "evaluations")
+    outputs.tables()
+    names = {path.stem for path in (outputs.path / "tables").glob("*.csv")}
+    assert "transfer-tiny-sums-on-longer_sums" in names
+    assert not any(name.startswith("table1") for name in names)
 
 
 def test_an_unknown_sweep_names_the_nearest(outputs: Any) -> None:
