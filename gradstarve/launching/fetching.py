@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from gradstarve.launching.jobs import Job
 from gradstarve.runs.config import RunConfig
 from gradstarve.runs.dataset_config import DatasetConfig, QuestionsConfig
 from gradstarve.runs.model_config import GgufModelConfig, HubModelConfig
@@ -35,7 +36,18 @@ def _check_gguf(model: GgufModelConfig) -> None:
     gguf_file(model)
 
 
+def check_asked(jobs: Sequence[Job]) -> None:
+    """Load what runs are asked but not trained on, before any of them trains for hours. Raises UserError.
+
+    What a run is trained on it loads itself, first of all.
+    """
+    left = [config for job in jobs for config in job.configs if not job.folder.is_done(config)]
+    _fetch_questions([config for config in left if config.evaluation.dataset is not None])
+
+
 def _fetch_questions(configs: Sequence[RunConfig]) -> None:
+    if not configs:
+        return
     from gradstarve.learning.tasks import Task, load_task, task_asked
 
     loaded: list[tuple[DatasetConfig, Task]] = []

@@ -83,7 +83,11 @@ def remedy(config: RunConfig, shape: Shape, prompts: Prompts, gpu_bytes: int) ->
 
 def _what_else(config: RunConfig, memory: Memory, gpu_bytes: int) -> str:
     room = usable(gpu_bytes)
-    no = "and neither checkpointing nor smaller passes make it"
+    no = (
+        "and neither checkpointing nor smaller passes make it"
+        if memory.trained
+        else "and no smaller evaluation.batch_size makes it"
+    )
     if memory.kept + memory.gradients > room:
         if memory.trained and config.model.lora is None:
             return f"{no}: all weights trained need {gb(memory.kept + memory.gradients)}; model.lora trains fewer"

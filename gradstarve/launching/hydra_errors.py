@@ -66,6 +66,9 @@ def _nearest_to(cause: ConfigAttributeError | ConfigKeyError) -> str:
     parent, _, name = full_key.rpartition(".")
     if parent and isinstance(cause.parent_node, DictConfig):
         siblings = [str(key) for key in cause.parent_node if not str(key).startswith("_")]
+        if not siblings:
+            choose = "; choose one by dataset@evaluation=NAME" if parent == "evaluation.dataset" else ""
+            return f"{parent} is null in this run{choose}"
         return nearest(name, siblings)
     suggestion = nearest(name, [field.name for field in fields(RunConfig)])
     return suggestion if suggestion.startswith("Did you mean") else nearest_key(full_key, RunConfig)

@@ -15,6 +15,7 @@ from gradstarve.errors import UserError
 from gradstarve.launching.combinations import combinations, key_of, parse_overrides
 from gradstarve.launching.compose import Composer
 from gradstarve.launching.dry_run import print_plan
+from gradstarve.launching.fetching import check_asked
 from gradstarve.launching.hydra_errors import one_line
 from gradstarve.launching.jobs import Job, jobs_of, make_room
 from gradstarve.launching.sweep_file import SweepFile, find_sweep, read_sweep_file
@@ -51,6 +52,8 @@ def multirun(typed: Sequence[str], composer: Composer, sweeps: Path, launch: Lau
         print_plan(jobs, len(configs), here)
         return 0
     make_room(jobs)
+    if here:
+        check_asked(jobs)
     for each in asked:
         _declare(each)
     return launch(jobs)

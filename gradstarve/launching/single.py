@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from gradstarve.launching import local
 from gradstarve.launching.command_line import MISTAKE, mistakes_in_one_line
 from gradstarve.launching.dry_run import print_plan
+from gradstarve.launching.fetching import check_asked
 from gradstarve.launching.jobs import jobs_of, make_room
 from gradstarve.launching.launchers import positive
 from gradstarve.runs.config import read_config
@@ -33,6 +34,7 @@ def _run_one(plain: dict[str, Any]) -> int:
     launcher = HydraConfig.get().launcher
     threads, processes = (positive(launcher.get(key), f"hydra.launcher.{key}") for key in ("threads", "processes"))
     make_room(jobs)
+    check_asked(jobs)
     began = time.time()
     code = local.launch(jobs, local.How(1, threads, processes))
     status = read_status(jobs[0].folder.path) or {}

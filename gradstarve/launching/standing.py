@@ -26,7 +26,7 @@ _RECENT_STEPS = 10
 
 @dataclass(frozen=True)
 class Wanted:
-    """A run that is looked for, and where it stands in a table. `evaluation` None: any."""
+    """A run that is looked for, and where it stands in a table. `evaluation` None: any. `asked`: that data set."""
 
     run: str
     folder: Path
@@ -37,6 +37,7 @@ class Wanted:
     dataset: str
     setting: str | None
     evaluation: str | None = None
+    asked: str | None = None
     steps: int | None = None
 
 
@@ -256,6 +257,7 @@ def _wanted(entry: Mapping[str, Any], outputs: Path) -> Wanted:
         dataset=entry["dataset"],
         setting=entry["setting"],
         evaluation=entry["evaluation"],
+        asked=entry.get("asked"),
     )
 
 

@@ -27,23 +27,23 @@ _MOST_NOTES = 3
 def table(standings: Sequence[Standing], width: int) -> RenderableType:
     """What a person watches. `width` is the terminal's, in columns."""
     parts: list[RenderableType] = []
-    settings: dict[tuple[str, str, str | None, str | None], list[Standing]] = {}
-    base: dict[tuple[str, str, str | None], list[Standing]] = {}
+    settings: dict[tuple[str, str, str | None, str], list[Standing]] = {}
+    base: dict[tuple[str, str, str], list[Standing]] = {}
+    # Two sweeps may want the same runs, evaluated otherwise. A run that no sweep wants stands with the first.
+    evaluations = _evaluations(standings)
     for standing in standings:
-        model, dataset, evaluation = standing.wanted.model, standing.wanted.dataset, standing.wanted.evaluation
-        if standing.wanted.setting is None:
+        model, dataset, setting = standing.wanted.model, standing.wanted.dataset, standing.wanted.setting
+        evaluation = evaluations[standing.wanted.evaluation]
+        if setting is None:
             base.setdefault((model, dataset, evaluation), []).append(standing)
         else:
-            settings.setdefault((model, dataset, standing.wanted.setting, evaluation), []).append(standing)
-    # Two sweeps may want the same runs, evaluated otherwise.
-    several = len({evaluation for *_, evaluation in (*settings, *base)}) > 1
+            settings.setdefault((model, dataset, setting, evaluation), []).append(standing)
     for (model, dataset, setting, evaluation), members in settings.items():
-        title = f"{model} on {dataset}, setting {setting}" + (f", evaluation {evaluation}" if several else "")
         # Not as the grid's own title, which is broken to the width of the grid.
-        parts += [Text(title, "italic"), _grid(members + base.pop((model, dataset, evaluation), []), width)]
+        parts.append(Text(f"{model} on {dataset}, setting {setting}{evaluation}", "italic"))
+        parts.append(_grid(members + base.pop((model, dataset, evaluation), []), width))
     for (model, dataset, evaluation), members in base.items():
-        title = f"{model} on {dataset}, untrained" + (f", evaluation {evaluation}" if several else "")
-        parts += [Text(title, "italic"), _grid(members, width)]
+        parts += [Text(f"{model} on {dataset}, untrained{evaluation}", "italic"), _grid(members, width)]
     running = [standing for standing in standings if standing.state == "running"]
     if running:
         parts.append(_running(running))
@@ -61,15 +61,27 @@ def table(standings: Sequence[Standing], width: int) -> RenderableType:
     return Group(*parts)
 
 
+def _evaluations(standings: Sequence[Standing]) -> dict[str | None, str]:
+    """What a grid's title says of each evaluation, which is nothing where there is one."""
+    declared = dict.fromkeys(s.wanted.evaluation for s in standings if s.wanted.evaluation is not None)
+    asked = {s.wanted.evaluation: s.wanted.asked for s in standings if s.wanted.asked not in {None, s.wanted.dataset}}
+    several = len(declared) > 1
+    told: dict[str | None, str] = {
+        name: (f", asked {asked[name]}" if name in asked else "") + (f", evaluation {name}" if several else "")
+        for name in declared
+    }
+    return {None: next(iter(told.values()), ""), **told}
+
+
 def summary(standings: Sequence[Standing]) -> str:
     """One line: how many are in which state, and about how long the rest may take where that can be told."""
     counts: dict[str, int] = {}
     for standing in standings:
         counts[standing.state] = counts.get(standing.state, 0) + 1
     order = ["done", "running", "queued", *_TROUBLE, "missing"]
-    return f"{len(standings)} run{'s' if len(standings) != 1 else ''}: " + ", ".join(
-        f"{counts[state]} {state}" for state in order if state in counts
-    )
+    runs, wanted = len({standing.wanted.run for standing in standings}), len(standings)
+    count = f"{runs} run{'s' if runs != 1 else ''}" + (f", {wanted} evaluations" if wanted != runs else "")
+    return f"{count}: " + ", ".join(f"{counts[state]} {state}" for state in order if state in counts)
 
 
 def progress_of(standing: Standing) -> str:

@@ -111,6 +111,7 @@ def identity(config: RunConfig) -> dict[str, Any]:
         "setting": setting_key(config) if trains else None,
         "model_key": model_key(config),
         "evaluation": evaluation_name(config),
+        "asked": config.asked_dataset.name,
     }
 
 

@@ -5,11 +5,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gradstarve.cli import main
 from gradstarve.errors import UserError
 from gradstarve.launching import status
 from gradstarve.launching.standing import Standing, Wanted
@@ -18,7 +20,7 @@ from gradstarve.runs.claim import claim, process_identity
 from gradstarve.runs.config import RunConfig
 from gradstarve.runs.files import write_json
 from gradstarve.runs.folder import RunFolder
-from gradstarve.runs.signature import evaluation_name
+from gradstarve.runs.signature import evaluation_name, run_name
 from gradstarve.runs.status import write_failure, write_status
 from gradstarve.runs.sweeps import declare
 
@@ -110,7 +112,19 @@ def test_runs_that_two_sweeps_have_evaluated_otherwise_stand_in_two_grids(
     assert told.count("setting ") == 2
     for config, accuracy in ((own, "62.5 %"), (longer, "12.5 %")):
         assert accuracy in told.split(f"evaluation {evaluation_name(config)}")[1].split("setting")[0]
+    assert ", asked longer_sums, " in told and told.endswith("1 run, 2 evaluations: 2 done")
     assert "evaluation" not in asked(capsys, "own")
+    # A run that no sweep wants stands beside the others.
+    write_done(compose_config("seed=7"), 0.5)
+    assert "None" not in asked(capsys)
+    # What failed is not in the run's folder, which keeps the way in which it was asked first.
+    (RunFolder.of(own).evaluation(longer) / "summary.json").unlink()
+    write_failure(RunFolder.of(own).path, RuntimeError("while it was asked"))
+    assert main(["retry", "longer", "--outputs", "outputs"]) == 1
+    told = capsys.readouterr().err
+    assert (
+        f"{run_name(own)}: not evaluated as {evaluation_name(longer)}; for that give its command again: run.py" in told
+    )
 
 
 def test_json_says_where_each_run_stands(eight: dict[str, RunConfig], capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,10 +239,9 @@ def test_lines() -> None:
     running = Standing(wanted, "running", step=3, steps=20, reward=0.5, dead=0.75, truncated=1.0, remaining=100.0)
     assert progress_of(running) == "step 3/20, reward 0.50, dead 75.0 %, truncated 100 %, 2 min left"
     assert progress_of(Standing(wanted, "running", phase="warm start", step=0, steps=20)) == "step 0/20, warm start"
-    assert (
-        summary([running, Standing(wanted, "missing"), Standing(wanted, "done")])
-        == "3 runs: 1 done, 1 running, 1 missing"
-    )
+    others = [Standing(replace(wanted, run=state), state) for state in ("missing", "done")]
+    assert summary([running, *others]) == "3 runs: 1 done, 1 running, 1 missing"
+    assert summary([*others, Standing(others[0].wanted, "done")]) == "2 runs, 3 evaluations: 2 done, 1 missing"
     assert [duration(s) for s in (8, 89, 180, 7500, 100_000, 200_000)] == [
         "8 s", "89 s", "3 min", "2 h 05 min", "27 h 47 min", "2 d 7 h",
     ]  # fmt: skip

@@ -64,6 +64,36 @@ def test_no_run_is_begun_whose_lora_reaches_nothing(door: Door, tmp_path: Path, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("order", ["longer_sums,sums", "sums,longer_sums"])
+def test_no_run_is_begun_that_is_asked_what_it_is_trained_on(door: Door, tmp_path: Path, order: str) -> None:
+    """Of several evaluations too, whichever comes first."""
+    line = door("-m", f"dataset@evaluation={order}", "evaluation.split=train", "steps=1").line
+    assert line.startswith("evaluation.dataset: question train/0 of sums is trained on, as sums train/")
+    assert not list(tmp_path.glob("outputs/runs/*"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("dataset@evaluation=500", "dataset@evaluation=500: dataset is chosen by a name, one of conf/dataset/"),
+        ("dataset=null", "dataset=null: dataset is chosen by a name, one of conf/dataset/"),
+        ("dataset@evaluation=word_problems", "evaluation.dataset.source: should be 'sums' or 'questions', got 'word_"),
+        ("dataset@evaluation=longersums", "dataset=longersums: no such option. Did you mean 'longer_sums' or 'sums'?"),
+        ("evaluation.dataset.eval_size=6", "evaluation.dataset.eval_size: unknown key. evaluation.dataset is null in "),
+    ],
+)
+def test_a_data_set_that_cannot_be_asked_is_one_line(door: Door, typed: str, message: str) -> None:
+    assert door(typed, "dry_run=true").line.startswith(message)
+    assert door("-m", typed, "dry_run=true").line.startswith(message)
+
+
+def test_null_asks_the_own_data_set(door: Door) -> None:
+    alone, null = door("dry_run=true"), door("dry_run=true", "dataset@evaluation=null")
+    assert (null.code, null.out) == (0, alone.out)
+    both = door("-m", "dry_run=true", "dataset@evaluation=null,longer_sums")
+    assert both.code == 0 and "evaluation.dataset.name=longer_sums" in both.out and "# 1 run: 0 done" in both.out
+
+
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
 def test_an_evaluation_by_vllm_that_is_not_installed(door: Door) -> None:
     answer = door("dry_run=true", "advantage=base", "evaluation.engine=vllm")
