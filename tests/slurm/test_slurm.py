@@ -300,12 +300,13 @@ def test_without_accounting(plain_desk: Desk, tmp_path: Path) -> None:
     # A killed process of a run is what an OOM kill leaves.
     claimed = json.loads((desk.outputs / "runs" / names[0] / "claim.json").read_text())
     os.kill(claimed["pid"], signal.SIGKILL)
+    # At once, while it runs: until SLURM has forgotten the other one's job takes longer than a run.
+    desk.gradstarve("cancel", names[1])
     runs = desk.wait(lambda now: now[names[0]]["state"] == "lost" and not desk.cluster.states(batch).get(0), "lost")
     assert "SLURM no longer knows" in runs[names[0]]["why"] or "process is gone" in runs[names[0]]["why"]
     assert "SIGKILL (out of memory?)" in desk.logs()
+    desk.wait(lambda now: now[names[1]]["state"] in {"interrupted", "lost"}, "cancelled")
     # A claim from a node that cannot be looked at, of a job that is over.
-    desk.gradstarve("cancel", names[1])
-    runs = desk.wait(lambda now: now[names[1]]["state"] in {"interrupted", "lost"}, "cancelled")
     folder = desk.outputs / "runs" / names[1]
     (folder / "claim.json").write_text(json.dumps({**claimed, "host": "gone-node", "job_id": f"{job}_1"}))
     assert "2 submitted" in desk.submit(*line).err
