@@ -26,7 +26,10 @@ _RECENT_STEPS = 10
 
 @dataclass(frozen=True)
 class Wanted:
-    """A run that is looked for, and where it stands in a table. `evaluation` None: any. `asked`: that data set."""
+    """A run that is looked for, and where it stands in a table.
+
+    `evaluation` None: any. `asked` is the data set that the evaluation asks.
+    """
 
     run: str
     folder: Path

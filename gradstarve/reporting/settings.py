@@ -42,8 +42,8 @@ def read_settings(
     for row in rows:
         if row.result is not None:
             for evaluation, final in finals_of(row).items():
-                own = row.result["setting"] is None or evaluations is None or evaluation in evaluations
-                if not own:
+                trained = row.result["setting"] is not None
+                if trained and evaluations is not None and evaluation not in evaluations:
                     continue
                 point = Point(row.run, row.folder, row.result["seed"], row.result, final)
                 cell_of(row.result, evaluation).points.append(point)

@@ -38,8 +38,8 @@ def explain(error: ValidationError, root: Any, prefix: tuple[str, ...] = ()) -> 
         return f"{where}: missing{end}"
     if problem["type"] == "union_tag_invalid":
         context = problem["ctx"]
-        known = context["expected_tags"].replace(", ", " or ")
-        return f"{where}.{context['discriminator'].strip(chr(39))}: should be {known}, got {context['tag']!r}{end}"
+        key, known = context["discriminator"].strip("'"), context["expected_tags"].replace(", ", " or ")
+        return f"{where}.{key}: should be {known}, got {context['tag']!r}{end}"
     message = problem["msg"][0].lower() + problem["msg"][1:]
     given = f", got {problem['input']!r}" if not isinstance(problem["input"], Mapping) else ""
     return f"{where}: {message.removeprefix('input ')}{given}{end}"
